@@ -10,12 +10,12 @@ use cutape_format::recorded_process;
 use cutape_maps::mappings;
 use cutape_terminal::failure::Failure;
 
-/// The trace that a process has mapped to write it.
-pub(crate) fn trace_of(process: u32) -> Result<PathBuf, Failure> {
+/// The trace that a process has mapped to write it; `given` is how the user names it.
+pub(crate) fn trace_of(process: u32, given: &str) -> Result<PathBuf, Failure> {
     let maps = fs::read(format!("/proc/{process}/maps")).map_err(|error| {
         Failure::unusable(match error.kind() {
-            io::ErrorKind::NotFound => format!("--pid {process}: no such process"),
-            _ => format!("--pid {process}: {error}"),
+            io::ErrorKind::NotFound => format!("{given}: no such process"),
+            _ => format!("{given}: {error}"),
         })
     })?;
     let mut traces: Vec<(PathBuf, u32)> = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn trace_of(process: u32) -> Result<PathBuf, Failure> {
         .find(|(_, recorded)| numbers.contains(recorded));
     own.map(|(path, _)| path.clone()).ok_or_else(|| {
         Failure::unusable(format!(
-            "--pid {process}: the process is not being recorded, or has not called the driver yet"
+            "{given}: the process is not being recorded, or has not called the driver yet"
         ))
     })
 }

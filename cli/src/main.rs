@@ -26,6 +26,7 @@ mod extract;
 mod first;
 mod first_look;
 mod guarded;
+mod hang;
 mod info;
 mod inspect;
 mod live;
@@ -149,6 +150,8 @@ enum Verb {
     Report(report::Arguments),
     /// Browse calls, objects and findings in the terminal.
     View(view::Arguments),
+    /// Say which work hangs or has failed, and what waits for what.
+    Hang(hang::Arguments),
     /// Put a mark into a recording while the program runs.
     Mark(mark::Arguments),
     /// Start, stop and ask about the recording of a running program.
@@ -329,6 +332,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Export(arguments) => export::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::View(arguments) => view::run(arguments),
+        Verb::Hang(arguments) => hang::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),

@@ -1,7 +1,7 @@
 //! What the program's work leaves in device memory, for the trace: digests of it, and what
-//! exchanges with other processes change.
+//! exchanges with other processes change. Also words that show how far the work is.
 //!
-//! Both enqueue work of the recorder's own on the device; nothing else in the recorder does.
+//! All of them enqueue work of the recorder's own on the device; nothing else in the recorder does.
 //! [`DeviceMemory`] is told of the program's calls, by the [`Steps`] that their functions have. It
 //! calls the driver, unrecorded, and writes notes into the trace through the [`Recorder`]. Begin
 //! with `work`: what it enqueues.
@@ -19,13 +19,16 @@
     )
 )]
 
+mod breadcrumbs;
 mod calls;
 mod digests;
 mod exchanges;
+mod own_memory;
 mod recorder;
 mod step;
 mod work;
 
+use breadcrumbs::Breadcrumbs;
 use cutape_registry::Digests as Points;
 use digests::Digests;
 use exchanges::Exchanges;
@@ -39,19 +42,24 @@ pub use step::Steps;
 pub struct DeviceMemory {
     digests: Option<Digests>,
     exchanges: Option<Exchanges>,
+    breadcrumbs: Option<Breadcrumbs>,
 }
 
 impl DeviceMemory {
     /// Digests memory at these points, and keeps the outputs of exchanges if there are bytes for
-    /// copies of them: not 0, and not more than the system has. To be called before the first call
-    /// of the driver.
+    /// copies of them: not 0, and not more than the system has. Lets streams write breadcrumbs after
+    /// so many launches, unless that is 0. To be called before the first call of the driver.
     #[must_use]
-    pub fn new(digests: Option<Points>, bytes_for_exchanges: u64) -> Self {
+    pub fn new(digests: Option<Points>, bytes_for_exchanges: u64, breadcrumbs: u32) -> Self {
         Self {
             digests: digests.map(Digests::new),
             exchanges: match bytes_for_exchanges {
                 0 => None,
                 length => Exchanges::new(length),
+            },
+            breadcrumbs: match breadcrumbs {
+                0 => None,
+                every => Breadcrumbs::new(every),
             },
         }
     }
@@ -66,10 +74,20 @@ impl DeviceMemory {
         self.exchanges.is_some()
     }
 
+    /// Whether streams write breadcrumbs.
+    pub fn has_breadcrumbs(&self) -> bool {
+        self.breadcrumbs.is_some()
+    }
+
     /// What there is to do at the calls of a function.
     pub fn steps_of(&self, function: &cutape_registry::Function) -> Steps {
         let points = self.digests.as_ref().map(Digests::points);
-        Steps::of(function, points, self.keeps_exchanges())
+        Steps::of(
+            function,
+            points,
+            self.keeps_exchanges(),
+            self.has_breadcrumbs(),
+        )
     }
 
     /// Before the driver is called.
@@ -102,6 +120,9 @@ impl DeviceMemory {
         if let Some(exchanges) = &self.exchanges {
             exchanges.pre_call(call, steps.exchanges);
         }
+        if let Some(breadcrumbs) = &self.breadcrumbs {
+            breadcrumbs.pre_call(call, steps.breadcrumbs);
+        }
     }
 
     /// After the driver has returned, whatever the result.
@@ -116,6 +137,9 @@ impl DeviceMemory {
         if let Some(digests) = &self.digests {
             digests.post_call(call, steps.digests);
         }
+        if let Some(breadcrumbs) = &self.breadcrumbs {
+            breadcrumbs.post_call(call, steps.breadcrumbs);
+        }
     }
 
     /// After a successful call that creates or ends a context.
@@ -127,6 +151,9 @@ impl DeviceMemory {
                     // A handle may be used again.
                     if let Some(digests) = &self.digests {
                         digests.context_ended(context);
+                    }
+                    if let Some(breadcrumbs) = &self.breadcrumbs {
+                        breadcrumbs.context_ended(context);
                     }
                     self.prepare(recorder, context);
                 }
@@ -153,6 +180,9 @@ impl DeviceMemory {
         if let Some(digests) = &self.digests {
             digests.prepare(recorder, context);
         }
+        if let Some(breadcrumbs) = &self.breadcrumbs {
+            breadcrumbs.prepare(recorder, context);
+        }
     }
 
     fn context_ended(&self, context: u64) {
@@ -161,6 +191,9 @@ impl DeviceMemory {
         }
         if let Some(digests) = &self.digests {
             digests.context_ended(context);
+        }
+        if let Some(breadcrumbs) = &self.breadcrumbs {
+            breadcrumbs.context_ended(context);
         }
     }
 
@@ -178,8 +211,12 @@ impl DeviceMemory {
         }
     }
 
-    /// When the process exits: makes calls whose records have the last digests and outputs.
+    /// When the process exits: makes calls whose records have the last digests and outputs, and what
+    /// streams have written.
     pub fn exit(&self, recorded: RecordedCall<'_>) {
+        if let Some(breadcrumbs) = &self.breadcrumbs {
+            breadcrumbs.exit(recorded);
+        }
         if let Some(digests) = &self.digests {
             digests.exit(recorded);
         }

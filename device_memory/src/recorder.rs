@@ -78,6 +78,8 @@ pub struct Call<'a> {
     pub start: u64,
     /// The driver has returned `CUDA_SUCCESS`; false before it returns.
     pub has_succeeded: bool,
+    /// What the driver has returned; `None` before it returns.
+    pub result: Option<i32>,
     /// The ordinal of the thread that makes it.
     pub thread: u32,
     /// Its position among the calls of its thread.

@@ -1,8 +1,8 @@
 //! What is done at a call, by its function.
 
 use cutape_registry::{
-    ContextOp, Family, Function, GraphOp, HostMemoryOp, Kind, MemoryOp, MulticastOp, PrimaryOp,
-    Role, SharedKind, SharingOp, StreamMemoryOp, VirtualMemoryOp, Waits,
+    ContextOp, Family, Function, GraphOp, HostMemoryOp, Kind, LaunchOp, MemoryOp, MulticastOp,
+    PrimaryOp, Role, SharedKind, SharingOp, StreamMemoryOp, StreamOp, VirtualMemoryOp, Waits,
 };
 
 use cutape_registry::Digests as Points;
@@ -13,6 +13,7 @@ pub struct Steps {
     pub(crate) context: Option<ContextStep>,
     pub(crate) digests: DigestStep,
     pub(crate) exchanges: ExchangeStep,
+    pub(crate) breadcrumbs: BreadcrumbStep,
 }
 
 impl Steps {
@@ -21,11 +22,31 @@ impl Steps {
         context: None,
         digests: DigestStep::Nothing,
         exchanges: ExchangeStep::Nothing,
+        breadcrumbs: BreadcrumbStep::Nothing,
     };
 
-    /// What digests at these points do, and keeping the outputs of exchanges.
-    pub(crate) fn of(function: &Function, digests: Option<Points>, keeps_exchanges: bool) -> Self {
-        if digests.is_none() && !keeps_exchanges {
+    /// Whether there is nothing to do before the driver is called.
+    pub fn are_after_the_call(self) -> bool {
+        use BreadcrumbStep as S;
+        let others = Self {
+            breadcrumbs: S::Nothing,
+            ..self
+        };
+        let is_after = matches!(
+            self.breadcrumbs,
+            S::Nothing | S::Prepares | S::Launches | S::Waits | S::Exits
+        );
+        is_after && others == Self::NONE
+    }
+
+    /// What digests at these points do, keeping the outputs of exchanges, and breadcrumbs.
+    pub(crate) fn of(
+        function: &Function,
+        digests: Option<Points>,
+        keeps_exchanges: bool,
+        has_breadcrumbs: bool,
+    ) -> Self {
+        if digests.is_none() && !keeps_exchanges && !has_breadcrumbs {
             return Self::NONE;
         }
         Self {
@@ -34,6 +55,10 @@ impl Steps {
             exchanges: match keeps_exchanges {
                 true => exchange_step(function),
                 false => ExchangeStep::Nothing,
+            },
+            breadcrumbs: match has_breadcrumbs {
+                true => breadcrumb_step(function),
+                false => BreadcrumbStep::Nothing,
             },
         }
     }
@@ -209,6 +234,48 @@ fn exchange_step(function: &Function) -> ExchangeStep {
     }
 }
 
+/// What breadcrumbs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BreadcrumbStep {
+    Nothing,
+    /// What comes before launches: it shows contexts that no call has created.
+    Prepares,
+    /// Some launches are followed by one.
+    Launches,
+    /// The work has one before it and one after it.
+    Surrounds,
+    /// The stream then waits.
+    Precedes,
+    DestroysStream,
+    /// It may return an error of earlier work.
+    Waits,
+    /// What the recorder calls when the process exits.
+    Exits,
+}
+
+fn breadcrumb_step(function: &Function) -> BreadcrumbStep {
+    use BreadcrumbStep as S;
+    match function.family {
+        _ if context_step(function).is_some() => S::Nothing,
+        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => S::Launches,
+        // In several streams, or without a stream.
+        Family::Launch(LaunchOp::MultiDevice { .. } | LaunchOp::Legacy { .. }) => S::Waits,
+        Family::Graph(GraphOp::Launch)
+        | Family::HostFunction
+        | Family::StreamCallback
+        | Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch) => S::Surrounds,
+        Family::Stream(StreamOp::WaitEvent) => S::Precedes,
+        Family::Stream(StreamOp::Destroy) => S::DestroysStream,
+        Family::DriverVersion => S::Exits,
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) | Family::Memory(MemoryOp::Allocate) => {
+            S::Prepares
+        }
+        Family::Copy(_) => S::Waits,
+        _ if function.waits != Waits::No => S::Waits,
+        _ => S::Nothing,
+    }
+}
+
 fn retains_physical(function: &Function) -> bool {
     let mut params = function.params.iter();
     params.any(|param| matches!(param.role, Role::Find(Kind::Allocation, _)))
@@ -246,6 +313,35 @@ mod tests {
     }
 
     #[test]
+    fn breadcrumbs_are_at_work_that_may_not_end() {
+        use BreadcrumbStep as S;
+        for (name, expected) in [
+            ("cuLaunchKernel", S::Launches),
+            ("cuLaunchKernelEx", S::Launches),
+            ("cuLaunchKernel_ptsz", S::Launches),
+            ("cuLaunchCooperativeKernelMultiDevice", S::Waits),
+            ("cuGraphLaunch", S::Surrounds),
+            ("cuLaunchHostFunc", S::Surrounds),
+            ("cuStreamWaitValue32_v2", S::Surrounds),
+            ("cuStreamWriteValue32_v2", S::Nothing),
+            ("cuStreamWaitEvent", S::Precedes),
+            ("cuStreamDestroy_v2", S::DestroysStream),
+            ("cuCtxDestroy_v2", S::Nothing),
+            ("cuStreamSynchronize", S::Waits),
+            ("cuMemcpyDtoH_v2", S::Waits),
+            ("cuMemAlloc_v2", S::Prepares),
+            ("cuModuleLoadData", S::Prepares),
+            ("cuMemFree_v2", S::Nothing),
+        ] {
+            assert_eq!(breadcrumb_step(function(name)), expected, "{name}");
+            let steps = Steps::of(function(name), None, false, true);
+            let is_before = matches!(expected, S::Surrounds | S::Precedes | S::DestroysStream)
+                || name == "cuCtxDestroy_v2";
+            assert_eq!(steps.are_after_the_call(), !is_before, "{name}");
+        }
+    }
+
+    #[test]
     fn digests_at_the_end_follow_allocations_alone() {
         use {DigestStep as S, Points as P, Work as W};
         for (name, at_end, at_launches) in [
@@ -274,10 +370,10 @@ mod tests {
     #[test]
     fn without_options_no_function_has_steps() {
         for function in &cutape_registry::FUNCTIONS {
-            let steps = Steps::of(function, None, false);
+            let steps = Steps::of(function, None, false, false);
             assert_eq!(steps, Steps::NONE, "{}", function.name);
         }
-        let destroys = Steps::of(function("cuCtxDestroy_v2"), None, true);
+        let destroys = Steps::of(function("cuCtxDestroy_v2"), None, true, false);
         assert_eq!(destroys.context, Some(ContextStep::Destroys));
     }
 }

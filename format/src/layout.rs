@@ -23,12 +23,13 @@ pub use chunk::{
 pub use file::{FILE_HEAD_ENCODED, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAGIC, MAJOR, MINOR};
 pub use marker::{MarkerNote, marker_action, marker_payload, marker_source};
 pub use note::{
-    ARENA, BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, DescriptorNote, DigestNote,
-    DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote,
-    ExchangeOutputNote, FramesNote, GapNote, HostChangedNote, HostSkippedNote, LayoutNote,
-    LookedNote, MemoryNote, NestedCallNote, OriginNote, PythonCodeNote, ReadbackNote,
-    SharedMappingNote, SourceChangedNote, TextHead, ThreadNote, ZeroedNote, digest_reach,
-    digest_skip, exchange_skip, host_skip, note_kind, python_frame, stack_flag,
+    ARENA, BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BreadcrumbNote, BufferNote,
+    DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
+    DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, GapNote, HostChangedNote,
+    HostSkippedNote, LayoutNote, LookedNote, MemoryNote, NestedCallNote, OriginNote,
+    PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, TextHead, ThreadNote,
+    ZeroedNote, breadcrumb, digest_reach, digest_skip, exchange_skip, host_skip, note_kind,
+    python_frame, stack_flag,
 };
 pub use record::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,

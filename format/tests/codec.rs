@@ -2,13 +2,13 @@
 
 use cutape_format::codec;
 use cutape_format::layout::{
-    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, DescriptorNote,
-    DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
-    ENTER_HEAD_LENGTH, EnterHead, ExchangeNote, ExchangeOutputNote, FILE_HEAD_ENCODED, FileHead,
-    FramesNote, GapNote, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote,
-    LeaveHead, LookedNote, MarkerNote, MemoryNote, NestedCallNote, OriginNote, PythonCodeNote,
-    ReadbackNote, SNAPSHOT_HEAD_LENGTH, SharedMappingNote, SnapshotHead, SourceChangedNote,
-    TextHead, ThreadNote, ZeroedNote,
+    BUFFER_NOTE_LENGTH, BlobRef, BreadcrumbNote, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead,
+    DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
+    DriverMessageNote, ENTER_HEAD_LENGTH, EnterHead, ExchangeNote, ExchangeOutputNote,
+    FILE_HEAD_ENCODED, FileHead, FramesNote, GapNote, HostChangedNote, HostSkippedNote,
+    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, LookedNote, MarkerNote, MemoryNote, NestedCallNote,
+    OriginNote, PythonCodeNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH, SharedMappingNote,
+    SnapshotHead, SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -71,6 +71,9 @@ twins! {
     looked_note: LookedNote { ticks: u64 } Some(8);
     gap_note: GapNote { calls: u64, pause: u32, paused: u64, resumed: u64 } Some(28);
     nested_call_note: NestedCallNote { caller: u64, result: i32, function: u16 } Some(14);
+    breadcrumb_note: BreadcrumbNote {
+        context: u64, stream: u64, address: u64, value: u32, kind: u8
+    } Some(29);
     host_skipped_note: HostSkippedNote { address: u64, length: u64, reason: u8 } Some(17);
     zeroed_note: ZeroedNote { address: u64, length: u64 } Some(16);
     digest_setup_note: DigestSetupNote { context: u64, result: i32 } Some(12);

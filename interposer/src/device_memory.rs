@@ -1,4 +1,5 @@
-//! The state of what work leaves in device memory: `record --digests` and `--outputs-of-exchanges`.
+//! The state of what work leaves in device memory: `record --digests`, `--outputs-of-exchanges` and
+//! `--breadcrumbs`.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -13,15 +14,19 @@ use crate::process::log;
 /// NULL before recording starts.
 static STATE: AtomicPtr<DeviceMemory> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets when memory is digested, and how many bytes there are for copies of what exchanges change.
-/// Before the first call of the driver.
+/// Sets when memory is digested, how many bytes there are for copies of what exchanges change, and
+/// after how many launches a stream writes a breadcrumb. Before the first call of the driver.
 pub(crate) fn configure(
     digests: Option<Digests>,
     bytes_for_exchanges: u64,
+    breadcrumbs: u32,
 ) -> &'static DeviceMemory {
-    let state = DeviceMemory::new(digests, bytes_for_exchanges);
+    let state = DeviceMemory::new(digests, bytes_for_exchanges, breadcrumbs);
     if bytes_for_exchanges != 0 && !state.keeps_exchanges() {
         log::line(&[b"the system has no memory for --outputs-of-exchanges; none are kept"]);
+    }
+    if breadcrumbs != 0 && !state.has_breadcrumbs() {
+        log::line(&[b"the system has no memory for --breadcrumbs; there are none"]);
     }
     // Leaked on purpose: calls use it until the process ends.
     let state = Box::leak(Box::new(state));

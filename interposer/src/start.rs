@@ -80,7 +80,11 @@ fn create_trace() -> u8 {
     let Some(trace) = &settings.trace else {
         return PASSING;
     };
-    let device_memory = device_memory::configure(settings.digests, settings.outputs_of_exchanges);
+    let device_memory = device_memory::configure(
+        settings.digests,
+        settings.outputs_of_exchanges,
+        settings.breadcrumbs,
+    );
     awaited_roles::configure(settings.checks_sources);
     plan::prepare(overrides::hooks::bits, |function| {
         device_memory.steps_of(function)

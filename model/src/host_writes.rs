@@ -14,22 +14,18 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use cutape_format::{Call, Note};
-use cutape_order::{Clock, Doubt, Moment, Order, StreamKind};
-use cutape_registry::{
-    CopyOp, EventOp, Family, GraphOp, Kind, MemoryType, PrimaryOp, SharingOp, StreamMemoryOp,
-    StreamOp, Waits,
-};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use cutape_order::{Clock, Moment, StreamKind};
+use cutape_registry::{Family, GraphOp, Kind, PrimaryOp, StreamMemoryOp, Waits};
+use rustc_hash::FxHashMap;
 
-use crate::copied::{described_host_target, waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
 use crate::gap::Gaps;
 use crate::graphs::GraphAction;
 use crate::needs::Operands;
-use crate::objects::{ObjectId, Retention};
+use crate::objects::ObjectId;
 use crate::order::StreamKey;
-use crate::state::State;
 use crate::trace_state::function_of;
+use crate::work_order::{OrderEffect, WorkOrder};
 pub use questions::Answers;
 use questions::{About, Question};
 pub use writes::PendingWrite;
@@ -74,24 +70,9 @@ enum Returned {
     },
     /// Work is complete that the call waited for.
     Finished(Vec<PendingWrite>),
-    Recorded {
-        stream: u32,
-        event: u64,
-        before: Clock,
-        entered: Moment,
-    },
-    WaitsFor {
-        stream: u32,
-        event: Clock,
-        entered: Moment,
-    },
+    Ordered(OrderEffect),
     /// The program may know that work is complete, which is proved later.
     Known(Clock),
-    Proved(Clock),
-    ProvedContext {
-        context: u64,
-        entered: Moment,
-    },
     /// The event is not what it was.
     Forgotten {
         event: u64,
@@ -112,16 +93,11 @@ impl Returned {
 }
 
 /// Follows work that writes host memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HostWrites {
-    state: State<()>,
-    order: Order<FxBuildHasher>,
+    work: WorkOrder,
     /// By signature number; `None` inside: the registry does not know it.
     effects: Vec<Option<Option<Effects>>>,
-    /// What was before the last record of each event, and when that had returned.
-    events: FxHashMap<u64, (Clock, Moment)>,
-    /// Events that other processes may record.
-    shared_events: FxHashSet<u64>,
     /// By time and position in `returned`.
     returns: BinaryHeap<Reverse<(Moment, u64)>>,
     /// By that position: the call, and what happens.
@@ -141,32 +117,10 @@ pub struct HostWrites {
     gaps: Gaps,
 }
 
-impl Default for HostWrites {
-    fn default() -> Self {
-        Self {
-            state: State::new(Retention::PerHandle),
-            order: Order::new(Doubt::Running),
-            effects: Vec::new(),
-            events: FxHashMap::default(),
-            shared_events: FxHashSet::default(),
-            returns: BinaryHeap::new(),
-            returned: FxHashMap::default(),
-            count: 0,
-            pending: Vec::new(),
-            of_graphs: FxHashMap::default(),
-            launched: FxHashMap::default(),
-            known: FxHashMap::default(),
-            answers: Answers::default(),
-            recent: VecDeque::new(),
-            gaps: Gaps::default(),
-        }
-    }
-}
-
 impl HostWrites {
     /// A call is entered. To be called for every call, in order, before [`HostWrites::apply`].
     pub fn enter(&mut self, call: &Call<'_>) {
-        self.state.settle(call.ticks, call.thread);
+        self.work.state.settle(call.ticks, call.thread);
         self.return_before(call.ticks);
         if self.gaps.is_before(call) {
             self.apply_gap(call.ticks);
@@ -180,17 +134,19 @@ impl HostWrites {
         if let Some(function) = function
             && let Some(earlier) = self.launched.remove(&call.argument(0))
         {
-            let stream = self.stream_of(&Effects::of(function), call);
-            self.order.wait(stream, &earlier, (call.ticks, call.ticks));
+            let stream = self.work.stream_of(&Effects::of(function), call);
+            self.work
+                .order
+                .wait(stream, &earlier, (call.ticks, call.ticks));
         }
     }
 
     /// Calls are missing that may have waited for all work: what is found now, a replay could not
     /// compute, since it lacks their work.
     fn apply_gap(&mut self, now: Moment) {
-        self.state.apply_gap();
-        let everything = self.order.everything(now);
-        self.order.complete(&everything);
+        self.work.state.apply_gap();
+        let everything = self.work.order.everything(now);
+        self.work.order.complete(&everything);
         self.pending.clear();
         self.recent.clear();
         self.launched.clear();
@@ -216,9 +172,9 @@ impl HostWrites {
                 writes,
                 graph,
             } => {
-                self.order.submit(stream, entered, time);
+                self.work.order.submit(stream, entered, time);
                 if let Some(graph) = graph {
-                    let launched = self.order.clock(stream, time);
+                    let launched = self.work.order.clock(stream, time);
                     self.launched.insert(graph, launched);
                 }
                 for mut write in writes {
@@ -238,30 +194,8 @@ impl HostWrites {
                 return;
             }
             Returned::Finished(_) => return,
-            Returned::Recorded {
-                stream,
-                event,
-                before,
-                entered,
-            } => {
-                // Which of two records that overlap is the last is not known.
-                let old = self.events.get(&event);
-                let overlaps = old.is_some_and(|&(_, returned)| returned > entered);
-                let before = if overlaps { Clock::new() } else { before };
-                self.order.marked(stream, entered, time);
-                self.events.insert(event, (before, time));
-                return;
-            }
-            Returned::WaitsFor {
-                stream,
-                event,
-                entered,
-            } => {
-                self.order.wait(stream, &event, (entered, time));
-                return;
-            }
             Returned::Forgotten { event } => {
-                self.events.remove(&event);
+                self.work.events.remove(&event);
                 return;
             }
             Returned::Ended(gone) => {
@@ -271,13 +205,14 @@ impl HostWrites {
                 return;
             }
             Returned::Known(clock) => return self.may_know(call, time, &clock),
-            Returned::Proved(clock) => self.order.complete(&clock),
-            Returned::ProvedContext { context, entered } => {
-                self.order.complete_context(context, entered);
+            Returned::Ordered(effect) => {
+                if !self.work.apply(effect, time) {
+                    return;
+                }
             }
             Returned::Asked(question) => return self.answer(&question),
         }
-        let (order, known) = (&self.order, &mut self.known);
+        let (order, known) = (&self.work.order, &mut self.known);
         self.pending.retain(|(stream, enqueued, write)| {
             let is_done = order.is_done(*stream, *enqueued);
             if let Some(copy) = write.copy.filter(|_| is_done) {
@@ -297,8 +232,8 @@ impl HostWrites {
             return overlapping;
         }
         let effects = function_of(call.signature).map(Effects::of);
-        let stream = effects.map(|effects| self.stream_of(&effects, call));
-        let order = &self.order;
+        let stream = effects.map(|effects| self.work.stream_of(&effects, call));
+        let order = &self.work.order;
         let found = self
             .pending
             .iter()
@@ -320,7 +255,7 @@ impl HostWrites {
     /// behind a call: since that has returned, also what other threads have enqueued meanwhile. To
     /// be called behind [`HostWrites::apply`] of that call.
     pub fn ask_behind(&mut self, call: &Call<'_>, address: u64) {
-        if let Some(bytes) = self.state.shared_around(address) {
+        if let Some(bytes) = self.work.state.shared_around(address) {
             let asked =
                 |since| Returned::Asked(Question::new(call, About::Bytes(bytes.clone(), since)));
             self.at_return(call, asked(Moment::MAX));
@@ -368,15 +303,17 @@ impl HostWrites {
     /// The allocation around an address that host and device share, at the entry of the call that was
     /// entered last.
     pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
-        self.state.shared_around(address)
+        self.work.state.shared_around(address)
     }
 
     /// The program may know from now on, by this call, that the work of a clock is complete.
     fn may_know(&mut self, call: u64, now: Moment, clock: &Clock) {
-        let program = self.order.stream(PROGRAM, 0, StreamKind::NonBlocking);
-        self.order.wait(program, clock, (now, now));
+        let program = self.work.order.stream(PROGRAM, 0, StreamKind::NonBlocking);
+        self.work.order.wait(program, clock, (now, now));
         for (stream, enqueued, write) in &mut self.pending {
-            if write.known_since.is_none() && self.order.is_before((*stream, *enqueued), program) {
+            if write.known_since.is_none()
+                && self.work.order.is_before((*stream, *enqueued), program)
+            {
                 write.known_since = Some(call);
                 if let Some(copy) = write.copy {
                     self.known.insert(copy, call);
@@ -401,7 +338,7 @@ impl HostWrites {
         if let Some(effects) = &known {
             match call.succeeded() {
                 true => self.apply_success(effects, call),
-                false => self.state.apply_failed(effects, call),
+                false => self.work.state.apply_failed(effects, call),
             }
         }
         if let Some(place) = self.effects.get_mut(place) {
@@ -414,7 +351,7 @@ impl HostWrites {
         if !is_launch && (!effects.objects.is_empty() || effects.graph != GraphAction::None) {
             self.of_graphs.clear();
         }
-        let returned = self.effect_of(effects, call);
+        let returned = self.work.effect_of(effects, call);
         let mut writes = self.writes_of(effects, call);
         let known = self.known_without_proof(effects, call, &writes);
         if known.is_some() {
@@ -424,7 +361,7 @@ impl HostWrites {
             }
         }
         // Captured work is not enqueued.
-        let enqueued = match self.is_captured(effects, call) {
+        let enqueued = match self.work.is_captured(effects, call) {
             true => &[],
             false => writes.as_slice(),
         };
@@ -434,14 +371,12 @@ impl HostWrites {
             }
             self.recent.push_back(write.clone());
         }
-        let submitted = self.state.submit(effects, call).is_some()
-            || (effects.action == Action::HostFunction && !self.is_captured(effects, call));
-        let is_default = effects.in_default_stream && !self.is_complete(effects, call);
+        let is_enqueued = self.work.submit(effects, call);
         // Work that writes no such memory orders work that does.
         let is_followed =
             !writes.is_empty() || !self.pending.is_empty() || !self.returned.is_empty();
-        if (submitted || is_default) && is_followed {
-            let stream = self.stream_of(effects, call);
+        if is_enqueued && is_followed {
+            let stream = self.work.stream_of(effects, call);
             let graph = is_launch.then(|| call.argument(0));
             self.at_return(
                 call,
@@ -452,22 +387,22 @@ impl HostWrites {
                     graph,
                 },
             );
-        } else if !writes.is_empty() && !self.is_captured(effects, call) {
+        } else if !writes.is_empty() && !self.work.is_captured(effects, call) {
             self.at_return(call, Returned::Finished(writes));
         }
         if let Some(returned) = returned {
             let known = match &returned {
-                Returned::Proved(clock) => Some(clock.clone()),
-                Returned::ProvedContext { .. } => Some(self.order.unknown(call.ticks)),
+                OrderEffect::Proved(clock) => Some(clock.clone()),
+                OrderEffect::ProvedContext { .. } => Some(self.work.order.unknown(call.ticks)),
                 _ => None,
             };
             let look = looked(call).filter(|_| effects.function.waits != Waits::No);
             match (look, known) {
                 (Some(look), Some(known)) => {
                     self.at_return(call, Returned::Known(known));
-                    self.at(look, call, returned);
+                    self.at(look, call, Returned::Ordered(returned));
                 }
-                _ => self.at_return(call, returned),
+                _ => self.at_return(call, Returned::Ordered(returned)),
             }
         }
         if let Some(known) = known {
@@ -478,12 +413,12 @@ impl HostWrites {
             }
         }
         if effects.action == Action::Primary(PrimaryOp::Reset)
-            && let Some(id) = self.state.contexts.primary(call.argument(0) as i32)
+            && let Some(id) = self.work.state.contexts.primary(call.argument(0) as i32)
         {
             self.end(call, id);
         }
-        self.state.apply(effects, call, &mut |_| None);
-        let changes = self.state.take_changes().unwrap_or_default();
+        self.work.state.apply(effects, call, &mut |_| None);
+        let changes = self.work.state.take_changes().unwrap_or_default();
         for id in changes.ended {
             self.end(call, id);
         }
@@ -492,8 +427,8 @@ impl HostWrites {
                 && let Some(event) = call.out(position)
             {
                 match effects.function.family {
-                    Family::Sharing(_) => self.shared_events.insert(event),
-                    _ => self.shared_events.remove(&event),
+                    Family::Sharing(_) => self.work.shared_events.insert(event),
+                    _ => self.work.shared_events.remove(&event),
                 };
                 self.at_return(call, Returned::Forgotten { event });
             }
@@ -502,16 +437,16 @@ impl HostWrites {
 
     /// What ends with an object, when that call has returned.
     fn end(&mut self, call: &Call<'_>, id: ObjectId) {
-        let Some(object) = self.state.objects.get(id) else {
+        let Some(object) = self.work.state.objects.get(id) else {
             return;
         };
         let (start, end) = (object.handle, object.handle.saturating_add(object.size));
         let ended = match object.kind {
             // Work ends with its context, also what was enqueued during the call.
-            Kind::Context => Returned::ProvedContext {
+            Kind::Context => Returned::Ordered(OrderEffect::ProvedContext {
                 context: start,
                 entered: call.leave.map_or(call.ticks, |leave| leave.ticks),
-            },
+            }),
             Kind::HostMemory | Kind::Registration | Kind::Memory => Returned::Ended(start..end),
             Kind::GraphExec => {
                 self.launched.remove(&start);
@@ -520,12 +455,6 @@ impl HostWrites {
             _ => return,
         };
         self.at_return(call, ended);
-    }
-
-    /// Whether a call is captured instead of enqueueing work.
-    fn is_captured(&mut self, effects: &Effects, call: &Call<'_>) -> bool {
-        let stream = self.state.call_stream(effects, call);
-        stream.is_some_and(|stream| self.state.captures.of(stream).is_some())
     }
 
     /// What the program may learn is complete from a call, which does not prove it.
@@ -538,9 +467,14 @@ impl HostWrites {
         let now = call.ticks;
         match (effects.function.waits, effects.function.family) {
             // It may be for streams whose context is not known, such as those of green contexts.
-            (Waits::Context, _) => return Some(self.order.unknown(now)),
-            (Waits::Event(at), _) if !self.events.contains_key(&call.argument(usize::from(at))) => {
-                return Some(self.order.everything(now));
+            (Waits::Context, _) => return Some(self.work.order.unknown(now)),
+            (Waits::Event(at), _)
+                if !self
+                    .work
+                    .events
+                    .contains_key(&call.argument(usize::from(at))) =>
+            {
+                return Some(self.work.order.everything(now));
             }
             (_, Family::HostFunction | Family::StreamCallback) => {}
             (_, Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch))
@@ -549,11 +483,11 @@ impl HostWrites {
                 if self.of_graphs.get(&call.argument(0))?.signals => {}
             _ => return None,
         }
-        if self.is_captured(effects, call) {
+        if self.work.is_captured(effects, call) {
             return None;
         }
-        let stream = self.stream_of(effects, call);
-        Some(self.order.clock(stream, now))
+        let stream = self.work.stream_of(effects, call);
+        Some(self.work.order.clock(stream, now))
     }
 
     fn at_return(&mut self, call: &Call<'_>, returned: Returned) {
@@ -566,123 +500,6 @@ impl HostWrites {
         self.count += 1;
         self.returns.push(Reverse((time, self.count)));
         self.returned.insert(self.count, (call.index, returned));
-    }
-
-    /// The stream of a call, in this order.
-    fn stream_of(&mut self, effects: &Effects, call: &Call<'_>) -> u32 {
-        let handle = effects.stream(call).unwrap_or(0);
-        self.stream(call, handle, effects.function.per_thread)
-    }
-
-    fn stream(&mut self, call: &Call<'_>, handle: u64, per_thread: bool) -> u32 {
-        let (key, context, kind) = self.state.stream_key(call.thread, handle, per_thread);
-        self.order.stream(key, context, kind)
-    }
-
-    /// Whether a call without a stream is complete when it returns, and with it the earlier work of
-    /// the default stream.
-    fn is_complete(&self, effects: &Effects, call: &Call<'_>) -> bool {
-        let function = effects.function;
-        // What is copied to memory of the host is there, wherever it comes from.
-        let is_to_host = |[target, _]: [u8; 2]| {
-            let target = call.argument(usize::from(target));
-            self.state.host.live().find(target).is_some()
-        };
-        // From pageable memory, a copy may only have read it; from page-locked memory it is complete
-        // (CUDA manual, API synchronization behavior; also to managed memory: tests/gpu/waits.c, H200,
-        // driver 580.159.04, 2026-11-26).
-        let source = match function.family {
-            Family::Copy(CopyOp::Linear(at)) if at.from == MemoryType::Host => Some(at.source),
-            Family::Copy(CopyOp::Unified(at)) => Some(at.source),
-            _ => None,
-        };
-        let is_from_page_locked = function.stream.is_none()
-            && source.is_some_and(|at| {
-                let source = call.argument(usize::from(at));
-                self.state.host.live().find(source).is_some()
-            });
-        function.is_synchronous_readback()
-            || is_from_page_locked
-            || function.unified_without_stream().is_some_and(is_to_host)
-            || (function.stream.is_none() && described_host_target(function, call).is_some())
-            || (function.is_memset_without_stream()
-                && self.state.shared_around(call.argument(0)).is_some())
-    }
-
-    /// What a call records, waits for or proves.
-    fn effect_of(&mut self, effects: &Effects, call: &Call<'_>) -> Option<Returned> {
-        let function = effects.function;
-        let now = call.ticks;
-        let current = self.state.contexts.current(call.thread).handle;
-        match function.waits {
-            Waits::No => {}
-            Waits::Context => {
-                let named = effects.handle_of(call, Kind::Context);
-                let context = named.filter(|&handle| handle != 0).unwrap_or(current);
-                return Some(Returned::ProvedContext {
-                    context,
-                    entered: now,
-                });
-            }
-            Waits::Stream(at) => {
-                let handle = call.argument(usize::from(at));
-                let stream = self.stream(call, handle, function.per_thread);
-                return Some(Returned::Proved(self.order.waited(stream, now)));
-            }
-            Waits::Event(at) => {
-                let (before, _) = self.events.get(&call.argument(usize::from(at)))?;
-                return Some(Returned::Proved(before.clone()));
-            }
-        }
-        if waits_for_default(function, call, &self.state) || self.is_complete(effects, call) {
-            let stream = self.stream(call, 0, function.per_thread);
-            return Some(Returned::Proved(self.order.clock(stream, now)));
-        }
-        if was_complete(function, call) {
-            let stream = self.stream_of(effects, call);
-            return Some(Returned::Proved(self.order.clock(stream, now)));
-        }
-        if let Some(context) = self.state.waits_implicitly(effects, call) {
-            return Some(Returned::ProvedContext {
-                context,
-                entered: now,
-            });
-        }
-        let event = effects.handle_of(call, Kind::Event)?;
-        let captured = self.is_captured(effects, call);
-        match function.family {
-            Family::Event(EventOp::Record) if function.stream.is_some() => {
-                let stream = self.stream_of(effects, call);
-                // A call in progress may have recorded it.
-                self.events.remove(&event);
-                let is_last = !captured && !self.shared_events.contains(&event);
-                is_last.then(|| Returned::Recorded {
-                    stream,
-                    event,
-                    before: self.order.clock(stream, now),
-                    entered: now,
-                })
-            }
-            Family::Stream(StreamOp::WaitEvent) if !captured => {
-                let stream = self.stream_of(effects, call);
-                let (event, _) = self.events.get(&event)?.clone();
-                Some(Returned::WaitsFor {
-                    stream,
-                    event,
-                    entered: now,
-                })
-            }
-            Family::Event(EventOp::ElapsedTime) | Family::Stream(_) => None,
-            Family::Sharing(SharingOp::Export(_)) => {
-                self.events.remove(&event);
-                self.shared_events.insert(event);
-                None
-            }
-            _ => {
-                self.events.remove(&event);
-                None
-            }
-        }
     }
 
     /// Where the work of a call writes memory that host and device share.
@@ -699,16 +516,16 @@ impl HostWrites {
             known_since: None,
         };
         if effects.function.family == Family::Graph(GraphOp::Launch) {
-            let (state, exec) = (&self.state, call.argument(0));
+            let (state, exec) = (&self.work.state, call.argument(0));
             let graph = self.of_graphs.entry(exec);
             let graph = graph.or_insert_with(|| writes::of_graph(state, exec));
             if graph.records_events {
-                self.events.clear();
+                self.work.events.clear();
             }
             return graph.written.iter().map(write).collect();
         }
-        let is_none =
-            self.state.host.live().is_empty() && !self.state.objects.has_had(Kind::Memory);
+        let is_none = self.work.state.host.live().is_empty()
+            && !self.work.state.objects.has_had(Kind::Memory);
         if is_none || !(effects.submits || effects.in_default_stream) {
             return Vec::new();
         }
@@ -717,10 +534,10 @@ impl HostWrites {
             // The launch records the events that its attributes name.
             let events = operands.handles.iter();
             for (_, event) in events.filter(|(kind, _)| *kind == Kind::Event) {
-                self.events.remove(event);
+                self.work.events.remove(event);
             }
         }
-        let written = writes::of_call(&self.state, effects, call, &operands);
+        let written = writes::of_call(&self.work.state, effects, call, &operands);
         written.iter().map(write).collect()
     }
 }

@@ -29,6 +29,7 @@ mod memory_kind;
 mod needs;
 mod objects;
 mod order;
+mod pending_work;
 mod private_functions;
 mod sharing;
 mod site;
@@ -38,6 +39,7 @@ mod trace_state;
 mod virtual_memory;
 mod words;
 mod work;
+mod work_order;
 
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
@@ -61,6 +63,9 @@ pub use memory_kind::MemoryKind;
 pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, PartReads, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, StreamKey, StreamKind};
+pub use pending_work::{
+    HostWait, PendingKind, PendingStream, PendingWork, Proof, QueuedWork, StickyFailure,
+};
 pub use private_functions::kinds_of_origin;
 pub use sharing::{
     Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, HostChanges, Identity, Link,
@@ -71,6 +76,8 @@ pub use state::{
     Changes, ContextData, Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS,
     EventData, State, StreamData,
 };
-pub use stream_values::{WrittenValue, may_wait, written_values};
+pub use stream_values::{
+    AwaitedValue, Condition, WrittenValue, awaited_values, may_wait, written_values,
+};
 pub use trace_state::{Scope, TraceState, function_of};
 pub use virtual_memory::{Mapping, VirtualMemory};

@@ -337,6 +337,12 @@ impl<S: BuildHasher + Default> Order<S> {
         })
     }
 
+    /// Whether a clock has the work of a stream that had been enqueued at a moment.
+    pub fn has(&self, clock: &Clock, stream: u32, enqueued: Moment) -> bool {
+        let state = self.streams.get(&stream);
+        state.is_some_and(|state| self.covers(clock, stream, state, enqueued))
+    }
+
     /// Whether work is ordered before whatever is enqueued next in the stream `later`; in doubt as
     /// `Doubt` says.
     pub fn is_before(&self, (stream, enqueued): (u32, Moment), later: u32) -> bool {

@@ -72,6 +72,19 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub outputs_of_exchanges: Option<u64>,
+    /// Let each stream write a word after each EVERYth launch, 16th if not
+    /// given, and around graphs, host functions and waits, so that `hang` knows
+    /// how far its work is when the program hangs or has failed.
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "16",
+        value_name = "EVERY",
+        value_parser = clap::value_parser!(u32).range(1..),
+        verbatim_doc_comment
+    )]
+    pub breadcrumbs: Option<u32>,
     /// Do not record ranges and marks of NVTX.
     #[arg(long)]
     pub no_nvtx: bool,

@@ -44,6 +44,10 @@ impl Settings<'_> {
                 let bytes = recording.outputs_of_exchanges;
                 bytes.map(|bytes| bytes.to_string().into())
             }
+            RecorderSetting::Breadcrumbs => {
+                let every = recording.breadcrumbs;
+                every.map(|every| every.to_string().into())
+            }
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
             RecorderSetting::StartAt => recording.start_at.clone().map(OsString::from),

@@ -62,6 +62,8 @@ settings! {
     /// Bytes of memory for copies of what exchanges with other processes change. Without it, none
     /// are made.
     OutputsOfExchanges "OUTPUTS_OF_EXCHANGES";
+    /// After how many launches a stream writes a breadcrumb. Without it, there are none.
+    Breadcrumbs "BREADCRUMBS";
     /// Whether the driver's error log is recorded: a [`Switch`]; without it, yes.
     DriverLog "DRIVER_LOG";
     /// Whether the cost of recording is measured: set if it is.

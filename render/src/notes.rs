@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::layout::{
-    DescriptorNote, DigestNote, ExchangeNote, ExchangeOutputNote, GapNote, HostChangedNote,
-    MemoryNote, OriginNote, ReadbackNote, SharedMappingNote, digest_reach, digest_skip,
-    exchange_skip, host_skip,
+    BreadcrumbNote, DescriptorNote, DigestNote, ExchangeNote, ExchangeOutputNote, GapNote,
+    HostChangedNote, MemoryNote, OriginNote, ReadbackNote, SharedMappingNote, breadcrumb,
+    digest_reach, digest_skip, exchange_skip, host_skip,
 };
 use cutape_format::{Note, Snapshot};
 use serde_json::{Value as Json, json};
@@ -52,6 +52,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             note.caller,
         ),
         Note::Gap(note) => gap(note, renderer),
+        Note::Breadcrumb(note) => breadcrumb_text(note),
         Note::HostSkipped(note) => format!(
             "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,
@@ -194,6 +195,7 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "result": result_name(note.result),
         }),
         Note::Gap(note) => gap_json(note, renderer),
+        Note::Breadcrumb(note) => breadcrumb_json(note),
         Note::HostSkipped(note) => json!({
             "kind": "host_skipped",
             "address": format!("{:#x}", note.address),
@@ -377,6 +379,45 @@ fn host_changed(note: &HostChangedNote, bytes: &str) -> String {
         },
         bytes,
     )
+}
+
+/// What becomes of the word of a stream.
+fn breadcrumb_text(note: &BreadcrumbNote) -> String {
+    let (value, address, stream) = (note.value, note.address, note.stream);
+    match note.kind {
+        breadcrumb::BEFORE => format!(
+            "stream {stream:#x} writes {value} to {address:#x} before the call's work (breadcrumb)"
+        ),
+        breadcrumb::AFTER => format!(
+            "stream {stream:#x} writes {value} to {address:#x} after the call's work (breadcrumb)"
+        ),
+        breadcrumb::READ => {
+            format!("the breadcrumb of stream {stream:#x} at {address:#x} is {value}")
+        }
+        breadcrumb::REFUSED => format!(
+            "the driver refused the breadcrumb of stream {stream:#x}: {}",
+            result_name(value as i32)
+        ),
+        other => format!("a breadcrumb of stream {stream:#x} of kind {other}"),
+    }
+}
+
+fn breadcrumb_json(note: &BreadcrumbNote) -> Json {
+    let action = match note.kind {
+        breadcrumb::BEFORE => "write_before",
+        breadcrumb::AFTER => "write_after",
+        breadcrumb::READ => "read",
+        breadcrumb::REFUSED => "refused",
+        _ => "unknown",
+    };
+    json!({
+        "kind": "breadcrumb",
+        "action": action,
+        "context": format!("{:#x}", note.context),
+        "stream": format!("{:#x}", note.stream),
+        "address": format!("{:#x}", note.address),
+        "value": note.value,
+    })
 }
 
 /// Memory that a replay has read.

@@ -25,6 +25,7 @@ mod flight;
 mod forward;
 mod golden;
 mod growing;
+mod hang;
 mod inputs;
 mod inspect;
 mod installed;
@@ -93,6 +94,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("flight", flight::add_to),
     ("forward", forward::add_to),
     ("golden", golden::add_to),
+    ("hang", hang::add_to),
     ("inputs", inputs::add_to),
     ("inspect", inspect::add_to),
     ("installed", installed::add_to),

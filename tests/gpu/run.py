@@ -22,6 +22,8 @@ TIMEOUT = 120
 REPEATS = int(os.environ.get("REPEATS", "1"))
 # Recorded and checked only, that often: no run without cutape, no replay.
 ONLY_CHECKED = bool(os.environ.get("ONLY_CHECKED"))
+# More options of `record`, such as --breadcrumbs=1.
+RECORD_OPTIONS = os.environ.get("RECORD_OPTIONS", "").split()
 # Many programs at a time, because most of a run is the start of the driver.
 AT_ONCE = min(15, os.cpu_count() or 1)
 # Advice about calls that take long, which they may where many programs run at a time.
@@ -141,7 +143,8 @@ class Row:
 
     def bare_and_recorded(self):
         bare = Ended([self.program])
-        recorded = Ended([self.cutape, "record", "-o", self.trace, "--", self.program])
+        record = [self.cutape, "record", *RECORD_OPTIONS, "-o", self.trace, "--", self.program]
+        recorded = Ended(record)
         self.log("bare", bare)
         self.log("recorded", recorded)
         crashed = isinstance(bare.status, int) and bare.status < 0

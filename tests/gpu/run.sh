@@ -4,7 +4,7 @@
 #   tests/gpu/run.sh PACKAGE RESULTS [NAME...]
 # PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt, the traces and every log.
 # NAME is a program. REPEATS=10 records and checks each violation ten times; with ONLY_CHECKED=1 it
-# does only that.
+# does only that. RECORD_OPTIONS=--breadcrumbs=1 records with more options.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

@@ -49,6 +49,13 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
             }
         }
     }
+    let mut hangs = step::cc(
+        root,
+        "-O1",
+        "tests/programs/hang/hangs.c",
+        &folder.join("hangs"),
+    );
+    step::run(hangs.arg("-Itests/programs").arg(&library).arg("-pthread"))?;
     random::package(root, &folder, &library)?;
     // Programs that load libcuda in different ways, for tests/gpu/loading.sh, changed versions of
     // one program, for tests/gpu/diff.sh, and one that stops its recording, for tests/gpu/ctl.sh.

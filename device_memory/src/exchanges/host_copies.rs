@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::own_memory;
 use crate::recorder::Recorder;
 
 /// Memory of the host that is never unmapped. Places in it are offsets.
@@ -18,22 +19,8 @@ pub(super) struct HostCopies {
 impl HostCopies {
     /// Maps that many bytes; `None` if the system refuses.
     pub(super) fn map(length: u64) -> Option<Self> {
-        let bytes = usize::try_from(length).ok()?;
-        // SAFETY: a fresh private mapping.
-        let start = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            libc::mmap(core::ptr::null_mut(), bytes, access, flags, -1, 0)
-        };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        // Pages that a child shares are copied when they are written: devices would then write to
-        // those that the parent no longer has.
-        // SAFETY: the mapping made above.
-        unsafe { libc::madvise(start, bytes, libc::MADV_DONTFORK) };
         Some(Self {
-            start: start as u64,
+            start: own_memory::map(length)?,
             length,
             for_devices: AtomicU64::new(0),
         })

@@ -72,6 +72,8 @@ pub mod note_kind {
     pub const NESTED_CALL: u16 = 31;
     /// [`super::GapNote`].
     pub const GAP: u16 = 33;
+    /// [`super::BreadcrumbNote`].
+    pub const BREADCRUMB: u16 = 32;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -182,6 +184,34 @@ pub struct GapNote {
     pub paused: u64,
     /// When it ended; 0 while recording is paused.
     pub resumed: u64,
+}
+
+/// A word in memory of the recorder that a stream writes, so that its value shows how far the stream
+/// is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BreadcrumbNote {
+    /// The context's handle.
+    pub context: u64,
+    /// The stream: its handle, or the one of a default stream.
+    pub stream: u64,
+    /// Where the word is in the process.
+    pub address: u64,
+    /// What is written or was read; values of a word grow by 1, modulo 2^32.
+    pub value: u32,
+    /// A number of [`breadcrumb`].
+    pub kind: u8,
+}
+
+/// What happens to the word of a [`BreadcrumbNote`].
+pub mod breadcrumb {
+    /// The stream writes it before the work of the call.
+    pub const BEFORE: u8 = 1;
+    /// The stream writes it after the work of the call.
+    pub const AFTER: u8 = 2;
+    /// It was read during the call.
+    pub const READ: u8 = 3;
+    /// The driver refused, with the value as `CUresult`: the stream writes no more.
+    pub const REFUSED: u8 = 4;
 }
 
 /// Host memory that the device can read and that is not compared; once a range.

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 
 use cutape_format::control::Incomplete;
 use cutape_format::layout::{
-    CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
-    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, GapNote,
-    LookedNote, MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote, ReadbackNote,
-    SharedMappingNote, SourceChangedNote, ZeroedNote, digest_reach, digest_skip, exchange_skip,
-    field, marker_action, marker_payload, marker_source, note_kind, python_frame, record_kind,
-    snapshot_flag, stack_flag,
+    BreadcrumbNote, CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote,
+    DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote,
+    FramesNote, GapNote, LookedNote, MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote,
+    ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote, breadcrumb, digest_reach,
+    digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source, note_kind,
+    python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -48,7 +48,7 @@ pub(crate) const SAMPLES: [Sample; 13] = [
     (looked_sample, "v1.9", 8),
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
-    (gap_sample, "v1.12", 11),
+    (paused_sample, "v1.12", 11),
 ];
 
 /// An empty folder for a test's files.
@@ -410,14 +410,21 @@ pub(crate) fn nested_call_sample() -> TraceBuilder {
     builder
 }
 
-/// The sample with what version 1.12 adds.
-pub(crate) fn gap_sample() -> TraceBuilder {
+/// The sample with the notes of version 1.12.
+pub(crate) fn paused_sample() -> TraceBuilder {
     let mut builder = nested_call_sample();
     let gap = GapNote {
         calls: 41,
         pause: 2,
         paused: 5001,
         resumed: 6002,
+    };
+    let written = BreadcrumbNote {
+        context: 0xc0,
+        stream: 1,
+        address: 0x7f00_0000_1008,
+        value: 17,
+        kind: breadcrumb::AFTER,
     };
     builder
         .call(NewCall {
@@ -426,6 +433,7 @@ pub(crate) fn gap_sample() -> TraceBuilder {
             ..NewCall::default()
         })
         .note(0, note_kind::GAP, gap, &[])
+        .note(0, note_kind::BREADCRUMB, written, &[])
         .leave(0, 0, &[]);
     builder
 }

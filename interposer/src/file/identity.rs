@@ -83,6 +83,9 @@ pub(crate) fn write_program(settings: &Settings) {
         let bytes = settings.outputs_of_exchanges.to_string();
         pairs.put("outputs-of-exchanges", bytes);
     }
+    if settings.breadcrumbs != 0 {
+        pairs.put("breadcrumbs", settings.breadcrumbs.to_string());
+    }
     pairs.put("stacks", settings.stacks.word());
     if let Ok(path) = std::env::current_exe() {
         pairs.put("program", path.as_os_str().as_bytes());

@@ -290,9 +290,12 @@ fn set_steps(plan: &mut Plan, steps: Steps) {
         return;
     }
     plan.steps = steps;
-    plan.pre_call = PreCall::Override;
     plan.leave = LeaveForm::Generic;
     plan.may_change_errno = true;
+    if steps.are_after_the_call() {
+        return;
+    }
+    plan.pre_call = PreCall::Override;
     if plan.enter == EnterForm::Launch {
         // Which writes the parameters without an override.
         plan.enter = EnterForm::Short;

@@ -17,8 +17,8 @@ use crate::{driver, host_memory, queries, snapshot};
 /// Before the driver is called.
 #[cold]
 pub(super) fn pre_call(thread: &Thread, frame: &Frame, plan: &Plan) {
-    let has_succeeded = false;
-    tell(thread, frame, has_succeeded, |state, call| {
+    let result = None;
+    tell(thread, frame, result, |state, call| {
         state.pre_call(call, plan.steps);
     });
 }
@@ -26,7 +26,7 @@ pub(super) fn pre_call(thread: &Thread, frame: &Frame, plan: &Plan) {
 /// After the driver has returned.
 #[cold]
 pub(super) fn post_call(thread: &Thread, frame: &Frame, plan: &Plan) {
-    tell(thread, frame, frame.succeeded(), |state, call| {
+    tell(thread, frame, Some(frame.result as i32), |state, call| {
         state.post_call(call, plan.steps);
     });
 }
@@ -34,7 +34,7 @@ pub(super) fn post_call(thread: &Thread, frame: &Frame, plan: &Plan) {
 fn tell(
     thread: &Thread,
     frame: &Frame,
-    has_succeeded: bool,
+    result: Option<i32>,
     tell: impl FnOnce(&DeviceMemory, &Call<'_>),
 ) {
     if let Some(state) = device_memory::get() {
@@ -43,7 +43,8 @@ fn tell(
             function: frame.description(),
             words: &frame.words,
             start: frame.start,
-            has_succeeded,
+            has_succeeded: result == Some(0),
+            result,
             thread: thread.ordinal.get(),
             number: thread.calls.get().wrapping_sub(1),
         };

@@ -1,6 +1,7 @@
 //! The launcher's settings, from the environment. A program with raised privileges is not
 //! recorded.
 
+use core::str::FromStr;
 use std::ffi::{CStr, CString};
 
 use cutape_format::PayloadPolicy;
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) digests: Option<Digests>,
     /// Bytes of memory for copies of what exchanges change; 0: these are not kept.
     pub(crate) outputs_of_exchanges: u64,
+    /// Launches of a stream up to a breadcrumb; 0: there are none.
+    pub(crate) breadcrumbs: u32,
     pub(crate) checks_sources: bool,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
@@ -52,6 +55,7 @@ impl Default for Settings {
             stacks: Stacks::Off,
             digests: None,
             outputs_of_exchanges: 0,
+            breadcrumbs: 0,
             checks_sources: false,
             driver_log: true,
             measures_cost: false,
@@ -95,6 +99,7 @@ impl Settings {
             }
             RecorderSetting::Digests => self.digests = Digests::from_word(word),
             RecorderSetting::OutputsOfExchanges => self.outputs_of_exchanges = bytes(word),
+            RecorderSetting::Breadcrumbs => self.breadcrumbs = number(word).unwrap_or(0),
             RecorderSetting::DriverLog => {
                 self.driver_log = Switch::from_word(word) != Some(Switch::Off);
             }
@@ -117,11 +122,13 @@ impl Settings {
 /// A number of bytes, in whole pages.
 fn bytes(word: &[u8]) -> u64 {
     const PAGE: u64 = 4096;
-    let text = core::str::from_utf8(word).ok();
-    let number: Option<u64> = text.and_then(|text| text.parse().ok());
-    number
-        .and_then(|number| number.checked_next_multiple_of(PAGE))
+    number(word)
+        .and_then(|number: u64| number.checked_next_multiple_of(PAGE))
         .unwrap_or(0)
+}
+
+fn number<N: FromStr>(word: &[u8]) -> Option<N> {
+    core::str::from_utf8(word).ok()?.parse().ok()
 }
 
 fn policy(word: &[u8]) -> PayloadPolicy {
@@ -154,6 +161,10 @@ mod tests {
         for (word, bytes) in [(c"4097", 8192), (c"1M", 0), (c"18446744073709551615", 0)] {
             let settings = read(RecorderSetting::OutputsOfExchanges, word);
             assert_eq!(settings.outputs_of_exchanges, bytes, "{word:?}");
+        }
+        for (word, every) in [(c"16", 16), (c"", 0), (c"-1", 0)] {
+            let settings = read(RecorderSetting::Breadcrumbs, word);
+            assert_eq!(settings.breadcrumbs, every, "{word:?}");
         }
         let unknown = c"other";
         let settings = read(RecorderSetting::HostMemory, unknown);
