@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The recorded process, or the trace that it is recording to.
-    #[arg(value_name = "TRACE|PID")]
+    #[arg(value_name = "PID|TRACE")]
     target: PathBuf,
     /// What to do.
     #[arg(value_enum)]
