@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The recorded process, or the trace that it is recording to.
-    #[arg(value_name = "TRACE|PID")]
+    #[arg(value_name = "PID|TRACE")]
     target: PathBuf,
     /// What to do.
     #[arg(value_enum)]
@@ -139,7 +139,7 @@ fn act(path: &Path, action: Action, ticks: u64, text: &str) -> Result<(), Failur
     }
     let trace = Trace::follow(path)?;
     trace.writer().ok_or_else(|| live::not_recorded(path))?;
-    let control = control_of(&trace)?;
+    let control = live::control_of(&trace)?;
     // Another clock is known to the recorder alone.
     let ticks = if trace.head().clock == 0 { ticks } else { 0 };
     let name = path.display();
@@ -156,17 +156,6 @@ fn act(path: &Path, action: Action, ticks: u64, text: &str) -> Result<(), Failur
         _ => {}
     }
     Ok(())
-}
-
-/// The control chunk of a trace that a process is recording.
-fn control_of(trace: &Trace) -> Result<LiveControl, Failure> {
-    let name = trace.path().display();
-    if trace.head().minor < cutape_format::control::CONTROL_SINCE_MINOR {
-        return Err(Failure::unusable(format!(
-            "{name}: an earlier version of cutape records it, which cannot be controlled"
-        )));
-    }
-    LiveControl::open(trace).map_err(|error| Failure::unusable(format!("{name}: {error}")))
 }
 
 /// Asks the flight recorder to keep what it has, and waits until it has answered.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use cutape_format::recorded_process;
+use cutape_format::{LiveControl, Trace, recorded_process};
 use cutape_maps::mappings;
 use cutape_terminal::failure::Failure;
 
@@ -62,6 +62,17 @@ pub(crate) fn not_recorded(path: &Path) -> Failure {
         "{}: no process is recording to it any more",
         path.display()
     ))
+}
+
+/// The control chunk of a trace that a process is recording.
+pub(crate) fn control_of(trace: &Trace) -> Result<LiveControl, Failure> {
+    let name = trace.path().display();
+    if trace.head().minor < cutape_format::control::CONTROL_SINCE_MINOR {
+        return Err(Failure::unusable(format!(
+            "{name}: an earlier version of cutape records it, which cannot be controlled"
+        )));
+    }
+    LiveControl::open(trace).map_err(|error| Failure::unusable(format!("{name}: {error}")))
 }
 
 /// A process and all that descend from it.

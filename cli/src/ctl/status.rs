@@ -12,7 +12,6 @@ use cutape_terminal::failure::Failure;
 use cutape_terminal::output;
 use serde::Serialize;
 
-use super::control_of;
 use crate::live;
 
 /// How `status` answers.
@@ -105,7 +104,7 @@ impl Status {
     pub(super) fn of(path: &Path) -> Result<Self, Failure> {
         let trace = Trace::follow(path)?;
         let process = trace.writer().ok_or_else(|| live::not_recorded(path))?;
-        let control = control_of(&trace)?;
+        let control = live::control_of(&trace)?;
         let left_out = trace.left_out().unwrap_or_default();
         let file = fs::metadata(path)
             .map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
