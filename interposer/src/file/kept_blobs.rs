@@ -1,10 +1,11 @@
-//! Blobs of the trace by the memory that they were read from: bytes that have not changed since are
-//! not written again. A program that copies the same large buffers in a loop would otherwise spend
-//! most of its time in writing the trace.
+//! Blobs of the trace by the memory that they were read from, and by a sample of their bytes: equal
+//! bytes are not written again. A program that copies the same large buffers in a loop, or reads
+//! them back, would otherwise spend most of its time in writing the trace.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use cutape_driver::digest::digest;
 use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH};
 
 use super::rows::{Memory, NotKept, Rows};
@@ -15,8 +16,14 @@ use crate::process::process_lock::ProcessLock;
 
 /// Shorter blobs are always written: that takes hardly longer than a comparison.
 const SHORTEST: u64 = 64 << 10;
-/// When there are as many, all are forgotten.
+/// When there are as many by memory, or by sample, all of these are forgotten.
 const MOST: usize = 1024;
+const MOST_SAMPLES: usize = 16 << 10;
+/// A sample has as many spots of a blob, each of as many bytes.
+const SPOTS: usize = 8;
+const SPOT: usize = 128;
+/// Blobs with equal samples that are remembered, and compared as far as they are equal.
+const ALIKE: usize = 4;
 /// Memory is copied in pieces of this length, which the processor's cache holds.
 const PIECE: usize = 64 << 10;
 /// Memory is compared in place in pieces of this length: so long is it kept from being freed.
@@ -27,8 +34,15 @@ pub(crate) type Holder = fn(u64, u64, &mut dyn FnMut()) -> bool;
 
 static HOLDER: OnceLock<Holder> = OnceLock::new();
 
-/// By the memory that they were read from.
-static KEPT: ProcessLock<HashMap<Rows, Kept>> = ProcessLock::new();
+static KEPT: ProcessLock<Table> = ProcessLock::new();
+
+#[derive(Default)]
+struct Table {
+    /// By the memory that they were read from.
+    by_memory: HashMap<Rows, Kept>,
+    /// The newest with each sample, the last one first.
+    by_sample: HashMap<u64, [Option<BlobRef>; ALIKE]>,
+}
 
 struct Kept {
     blob: BlobRef,
@@ -77,37 +91,89 @@ pub(crate) fn forget() {
     KEPT.forget();
 }
 
+impl Kept {
+    /// The blob, if the memory holds the same bytes.
+    fn with_bytes_of(mut self, memory: &(impl Memory + ?Sized)) -> Option<Self> {
+        let view = self.view.take().or_else(|| View::of(self.blob))?;
+        let is_same = holds(memory, view.bytes());
+        self.view = Some(view);
+        is_same.then_some(self)
+    }
+}
+
 /// The blob with what the memory holds: the one that was last read from there if it still does,
-/// else a new one.
+/// else one with the same bytes from anywhere, else a new one.
 pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
     if memory.length() < SHORTEST {
         return trace_file::blob(memory);
     }
-    let Some(key) = memory.key() else {
-        return trace_file::blob(memory);
-    };
+    let key = memory.key();
     // Out of the table, so that other threads need not wait for the comparison.
-    let known = KEPT.lock().remove(&key);
-    let known = known.and_then(|mut kept| {
-        let view = kept.view.take().or_else(|| View::of(kept.blob))?;
-        let is_same = holds(memory, view.bytes());
-        kept.view = Some(view);
-        is_same.then_some(kept)
-    });
+    let known = key.and_then(|key| KEPT.lock().by_memory.remove(&key));
+    let known = known.and_then(|kept| kept.with_bytes_of(memory));
     let kept = match known {
         Some(kept) => kept,
-        None => Kept {
-            blob: trace_file::blob(memory)?,
-            view: None,
-        },
+        None => equal_or_new(memory)?,
     };
     let blob = kept.blob;
-    let mut all = KEPT.lock();
-    if all.len() >= MOST {
-        all.clear();
+    if let Some(key) = key {
+        let mut all = KEPT.lock();
+        if all.by_memory.len() >= MOST {
+            all.by_memory.clear();
+        }
+        all.by_memory.insert(key, kept);
     }
-    all.insert(key, kept);
     Ok(blob)
+}
+
+/// A blob with the same bytes, else a new one.
+fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
+    let sample = sample(memory);
+    let alike = sample.and_then(|sample| KEPT.lock().by_sample.get(&sample).copied());
+    for blob in alike.iter().flatten().flatten().copied() {
+        // The lengths are equal, or the mapping has other bytes.
+        let kept = Kept { blob, view: None };
+        if let Some(kept) = kept.with_bytes_of(memory) {
+            return Ok(kept);
+        }
+    }
+    let blob = trace_file::blob(memory)?;
+    if let Some(sample) = sample {
+        let mut all = KEPT.lock();
+        if all.by_sample.len() >= MOST_SAMPLES {
+            all.by_sample.clear();
+        }
+        let alike = all.by_sample.entry(sample).or_default();
+        alike.rotate_right(1);
+        if let Some(first) = alike.first_mut() {
+            *first = Some(blob);
+        }
+    }
+    Ok(Kept { blob, view: None })
+}
+
+/// A number that equal bytes have, and few others: of the length, and of spots at equal distances
+/// from the first byte to the last. It is much faster than reading all.
+fn sample(memory: &(impl Memory + ?Sized)) -> Option<u64> {
+    let length = memory.length();
+    let last = length.checked_sub(SPOT as u64)?;
+    let mut bytes = [0; SPOTS * SPOT];
+    let mut pieces = memory.pieces();
+    let (mut piece, mut start) = (pieces.next()?, 0);
+    let places = (0..SPOTS as u64).map(|spot| last.saturating_mul(spot) / (SPOTS as u64 - 1));
+    for (at, spot) in places.zip(bytes.chunks_exact_mut(SPOT)) {
+        while at >= start + piece.1 {
+            start += piece.1;
+            piece = pieces.next()?;
+        }
+        let (address, rest) = (piece.0 + (at - start), piece.1 - (at - start));
+        // Of a row that is shorter than the spot, the rest is not looked at.
+        let spot = spot.get_mut(..rest.min(SPOT as u64) as usize)?;
+        if !memory::read_all(address, spot) {
+            return None;
+        }
+    }
+    Some(digest(&bytes) ^ length.rotate_left(32))
 }
 
 /// Whether the rows hold these bytes.
@@ -186,6 +252,31 @@ mod tests {
             assert!(!holds(&rows, &changed));
         }
         assert!(!holds(&Rows::flat(8, 16), &[0; 16]), "cannot be read");
+    }
+
+    #[test]
+    fn samples_are_of_bytes_and_not_of_memory() {
+        let memory: Vec<u8> = (0..3 * PIECE + 100).map(|at| (at % 251) as u8).collect();
+        let copy = memory.clone();
+        let whole = |bytes: &[u8]| sample(&Rows::flat(bytes.as_ptr() as u64, bytes.len() as u64));
+        assert!(whole(&memory).is_some());
+        assert_eq!(whole(&memory), whole(&copy));
+        assert_ne!(whole(&memory), whole(&memory[1..]));
+        assert_ne!(whole(&memory), whole(&memory[..memory.len() - 1]));
+        for at in [0, memory.len() - 1, memory.len() - SPOT] {
+            let mut changed = copy.clone();
+            changed[at] ^= 1;
+            assert_ne!(whole(&changed), whole(&memory), "byte {at}");
+        }
+        let rows = |bytes: &[u8]| Rows {
+            row: 100,
+            pitch: 1000,
+            rows: 30,
+            ..Rows::flat(bytes.as_ptr() as u64, 0)
+        };
+        assert!(sample(&rows(&memory)).is_some());
+        assert_eq!(sample(&rows(&memory)), sample(&rows(&copy)));
+        assert_eq!(sample(&Rows::flat(8, 1 << 20)), None, "cannot be read");
     }
 
     #[test]
