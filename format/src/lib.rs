@@ -76,7 +76,7 @@ pub use read::{
     source::recorded_process,
     stack::{PythonCode, Stack, StackFrame},
     trace::{Thread, Trace},
-    verify::{MissingFileRange, RecordSizes, WalkSummary},
+    verify::{MissingFileRange, PayloadFile, RecordSizes, WalkSummary},
     walk::Walk,
     writer::writer,
 };

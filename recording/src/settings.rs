@@ -44,6 +44,8 @@ impl Settings<'_> {
                 let bytes = recording.outputs_of_exchanges;
                 bytes.map(|bytes| bytes.to_string().into())
             }
+            RecorderSetting::MaxSize => recording.max_size.map(|bytes| bytes.to_string().into()),
+            RecorderSetting::WhenFull => Some(recording.when_full.word().into()),
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
         }

@@ -15,7 +15,7 @@ use cutape_format::layout::{
     SourceChangedNote, ZeroedNote, digest_reach, digest_skip, exchange_skip, field, marker_action,
     marker_payload, marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
 };
-use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
+use cutape_format::{Bytes, FileRange, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
 pub(crate) const SIGNATURES: &str = "cutape-signatures\t1
 enum\tCUresult\tCUDA_SUCCESS=0\tCUDA_ERROR_INVALID_VALUE=1\tNEGATIVE=-3
@@ -34,7 +34,7 @@ a-line-of-a-later-version\twith\twords
 type Sample = (fn() -> TraceBuilder, &'static str, usize);
 
 /// The sample of each version of the format: what the one before it has, and what is new.
-pub(crate) const SAMPLES: [Sample; 12] = [
+pub(crate) const SAMPLES: [Sample; 13] = [
     (sample, "v1", 0),
     (short_sample, "v1.1", 0),
     (stack_sample, "v1.2", 2),
@@ -47,6 +47,7 @@ pub(crate) const SAMPLES: [Sample; 12] = [
     (looked_sample, "v1.9", 8),
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
+    (payload_file_sample, "v1.12", 11),
 ];
 
 /// An empty folder for a test's files.
@@ -101,6 +102,7 @@ pub(crate) fn incomplete_sample() -> TraceBuilder {
     builder.control(Some(Incomplete {
         lacks_calls: true,
         error: 28,
+        ..Incomplete::default()
     }));
     fill(builder.short().leave_open());
     builder
@@ -404,6 +406,34 @@ pub(crate) fn nested_call_sample() -> TraceBuilder {
             ..NewCall::default()
         })
         .note(0, note_kind::NESTED_CALL, nested, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// With a payload in a file that is not there.
+pub(crate) fn payload_file_sample() -> TraceBuilder {
+    let mut builder = nested_call_sample();
+    let range = FileRange {
+        offset: 4096,
+        length: 70_000,
+        file_length: 80_000,
+        modified: 1_700_000_000_000_000_005,
+        path: b"/nonexistent/weights.bin",
+        build_id: &[],
+        digest: Some(0x1234_5678_9abc_def0),
+    };
+    let mut encoded = vec![0; range.encoded_length()];
+    range.encode(&mut encoded).unwrap();
+    builder
+        .call(NewCall {
+            name: "cuModuleLoadData",
+            arguments: &[1, 2],
+            snapshots: &[NewSnapshot {
+                flags: snapshot_flag::IN_FILE,
+                ..NewSnapshot::pointee(1, &encoded)
+            }],
+            ..NewCall::default()
+        })
         .leave(0, 0, &[]);
     builder
 }

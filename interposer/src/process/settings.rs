@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 
 use cutape_format::PayloadPolicy;
-use cutape_registry::{Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch};
+use cutape_registry::{Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch, WhenFull};
 
 use super::env;
 
@@ -31,6 +31,9 @@ pub(crate) struct Settings {
     /// Bytes of memory for copies of what exchanges change; 0: these are not kept.
     pub(crate) outputs_of_exchanges: u64,
     pub(crate) checks_sources: bool,
+    /// The most bytes of the trace; 0: no limit.
+    pub(crate) max_size: u64,
+    pub(crate) when_full: WhenFull,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
 }
@@ -48,6 +51,8 @@ impl Default for Settings {
             digests: None,
             outputs_of_exchanges: 0,
             checks_sources: false,
+            max_size: 0,
+            when_full: WhenFull::Stop,
             driver_log: true,
             measures_cost: false,
         }
@@ -87,6 +92,10 @@ impl Settings {
             }
             RecorderSetting::Digests => self.digests = Digests::from_word(word),
             RecorderSetting::OutputsOfExchanges => self.outputs_of_exchanges = bytes(word),
+            RecorderSetting::MaxSize => self.max_size = bytes(word),
+            RecorderSetting::WhenFull => {
+                self.when_full = WhenFull::from_word(word).unwrap_or(WhenFull::Stop);
+            }
             RecorderSetting::DriverLog => {
                 self.driver_log = Switch::from_word(word) != Some(Switch::Off);
             }
