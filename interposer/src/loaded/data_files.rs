@@ -25,6 +25,9 @@ const SHORTEST: u64 = 64 << 10;
 const PIECE: usize = 64 << 10;
 /// Payloads of further files are kept in the trace.
 const MOST_FILES: usize = 4096;
+/// Where the kernel does not tell pages of files, the list of mappings is read again for an address
+/// that it lacks when that many bytes have been looked for since.
+const BETWEEN_READINGS: u64 = 16 << 20;
 
 static KNOWN: ProcessLock<Known> = ProcessLock::new();
 
@@ -32,6 +35,9 @@ static KNOWN: ProcessLock<Known> = ProcessLock::new();
 struct Known {
     /// By address, as the list was when it was last read.
     areas: Vec<Area>,
+    /// Bytes that were looked for since, where the kernel does not tell pages of files; `None` if
+    /// the list was never read.
+    since: Option<u64>,
     files: Vec<&'static DataFile>,
 }
 
@@ -94,9 +100,10 @@ pub(crate) fn holding(address: u64, length: u64) -> Option<FilePart> {
     }
     let end = address.checked_add(length)?;
     let _errno = Errno::keep();
-    if pages::are_the_files(address, length) != Some(true) {
-        return None;
-    }
+    let is_told = match pages::are_the_files(address, length) {
+        Some(false) => return None,
+        told => told.is_some(),
+    };
     let known = KNOWN.lock().find(address, end);
     let tried = match known {
         Some(None) => return None,
@@ -108,6 +115,9 @@ pub(crate) fn holding(address: u64, length: u64) -> Option<FilePart> {
     };
     let place = {
         let mut known = KNOWN.lock();
+        if !is_told && !known.is_worth_reading(length) {
+            return None;
+        }
         known.read();
         known.find(address, end)??
     };
@@ -134,9 +144,19 @@ impl Known {
         Some(place)
     }
 
+    /// Whether memory of that length, of which nothing is known, is a reason to read the list.
+    fn is_worth_reading(&mut self, length: u64) -> bool {
+        let Some(since) = &mut self.since else {
+            return true;
+        };
+        *since = since.saturating_add(length);
+        *since >= BETWEEN_READINGS
+    }
+
     /// Reads the list of mappings.
     fn read(&mut self) {
         self.areas.clear();
+        self.since = Some(0);
         let Ok(maps) = std::fs::read("/proc/self/maps") else {
             return;
         };
@@ -299,6 +319,18 @@ mod tests {
         assert_eq!(private.part(0, SHORTEST), None, "its file has no name");
         fs::remove_file(&path).unwrap();
         assert_eq!(again.part(0, SHORTEST), None, "no name");
+    }
+
+    #[test]
+    fn the_list_is_not_read_for_every_payload() {
+        let mut known = Known::default();
+        assert!(known.is_worth_reading(SHORTEST));
+        known.read();
+        let looks = (0..).take_while(|_| !known.is_worth_reading(SHORTEST));
+        assert_eq!(looks.count() as u64 + 1, BETWEEN_READINGS / SHORTEST);
+        assert!(!known.areas.is_empty());
+        known.read();
+        assert!(known.is_worth_reading(BETWEEN_READINGS));
     }
 
     #[test]
