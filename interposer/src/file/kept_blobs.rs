@@ -16,14 +16,19 @@ use crate::process::process_lock::ProcessLock;
 
 /// Shorter blobs are always written: that takes hardly longer than a comparison.
 const SHORTEST: u64 = 64 << 10;
+/// Shorter ones are not looked for among others: the sample takes up to a tenth of their time.
+const SHORTEST_SAMPLED: u64 = 256 << 10;
 /// When there are as many by memory, or by sample, all of these are forgotten.
 const MOST: usize = 1024;
 const MOST_SAMPLES: usize = 16 << 10;
 /// A sample has as many spots of a blob, each of as many bytes.
-const SPOTS: usize = 8;
-const SPOT: usize = 128;
+const SPOTS: usize = 4;
+const SPOT: usize = 256;
 /// Blobs with equal samples that are remembered, and compared as far as they are equal.
-const ALIKE: usize = 4;
+const ALIKE: usize = 2;
+/// After as many comparisons in a row that found a difference, blobs with that sample are no longer
+/// compared.
+const MOST_MISSES: u8 = 8;
 /// Memory is copied in pieces of this length, which the processor's cache holds.
 const PIECE: usize = 64 << 10;
 /// Memory is compared in place in pieces of this length: so long is it kept from being freed.
@@ -40,8 +45,15 @@ static KEPT: ProcessLock<Table> = ProcessLock::new();
 struct Table {
     /// By the memory that they were read from.
     by_memory: HashMap<Rows, Kept>,
-    /// The newest with each sample, the last one first.
-    by_sample: HashMap<u64, [Option<BlobRef>; ALIKE]>,
+    by_sample: HashMap<u64, Alike>,
+}
+
+/// The newest blobs with a sample, the last one first.
+#[derive(Clone, Copy, Default)]
+struct Alike {
+    blobs: [Option<BlobRef>; ALIKE],
+    /// Comparisons since one of them was equal.
+    misses: u8,
 }
 
 struct Kept {
@@ -128,52 +140,66 @@ pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> 
 
 /// A blob with the same bytes, else a new one.
 fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
-    let sample = sample(memory);
-    let alike = sample.and_then(|sample| KEPT.lock().by_sample.get(&sample).copied());
-    for blob in alike.iter().flatten().flatten().copied() {
-        // The lengths are equal, or the mapping has other bytes.
-        let kept = Kept { blob, view: None };
-        if let Some(kept) = kept.with_bytes_of(memory) {
-            return Ok(kept);
+    let flat = memory.in_one_piece();
+    let flat = flat.filter(|flat| flat.1 >= SHORTEST_SAMPLED);
+    let Some((sample, flat)) = flat.and_then(|flat| Some((sample(flat)?, flat))) else {
+        let blob = trace_file::blob(memory)?;
+        return Ok(Kept { blob, view: None });
+    };
+    let alike = KEPT.lock().by_sample.get(&sample).copied();
+    let mut alike = alike.unwrap_or_default();
+    if alike.misses < MOST_MISSES {
+        let mut blobs = alike.blobs.iter().flatten();
+        if let Some(&blob) = blobs.find(|blob| is_blob_of(**blob, flat)) {
+            alike.misses = 0;
+            KEPT.lock().by_sample.insert(sample, alike);
+            return Ok(Kept { blob, view: None });
         }
+        alike.misses += u8::from(alike.blobs != [None; ALIKE]);
     }
     let blob = trace_file::blob(memory)?;
-    if let Some(sample) = sample {
-        let mut all = KEPT.lock();
-        if all.by_sample.len() >= MOST_SAMPLES {
-            all.by_sample.clear();
-        }
-        let alike = all.by_sample.entry(sample).or_default();
-        alike.rotate_right(1);
-        if let Some(first) = alike.first_mut() {
-            *first = Some(blob);
-        }
+    alike.blobs.rotate_right(1);
+    if let Some(first) = alike.blobs.first_mut() {
+        *first = Some(blob);
     }
+    let mut all = KEPT.lock();
+    if all.by_sample.len() >= MOST_SAMPLES {
+        all.by_sample.clear();
+    }
+    all.by_sample.insert(sample, alike);
     Ok(Kept { blob, view: None })
 }
 
 /// A number that equal bytes have, and few others: of the length, and of spots at equal distances
 /// from the first byte to the last. It is much faster than reading all.
-fn sample(memory: &(impl Memory + ?Sized)) -> Option<u64> {
-    let length = memory.length();
+fn sample((address, length): (u64, u64)) -> Option<u64> {
     let last = length.checked_sub(SPOT as u64)?;
     let mut bytes = [0; SPOTS * SPOT];
-    let mut pieces = memory.pieces();
-    let (mut piece, mut start) = (pieces.next()?, 0);
     let places = (0..SPOTS as u64).map(|spot| last.saturating_mul(spot) / (SPOTS as u64 - 1));
     for (at, spot) in places.zip(bytes.chunks_exact_mut(SPOT)) {
-        while at >= start + piece.1 {
-            start += piece.1;
-            piece = pieces.next()?;
-        }
-        let (address, rest) = (piece.0 + (at - start), piece.1 - (at - start));
-        // Of a row that is shorter than the spot, the rest is not looked at.
-        let spot = spot.get_mut(..rest.min(SPOT as u64) as usize)?;
-        if !memory::read_all(address, spot) {
+        if !memory::read_all(address.wrapping_add(at), spot) {
             return None;
         }
     }
     Some(digest(&bytes) ^ length.rotate_left(32))
+}
+
+/// Whether a blob has the bytes of memory. It is read and not mapped: most differ soon.
+fn is_blob_of(blob: BlobRef, (address, length): (u64, u64)) -> bool {
+    let Some(mut scratch) = Scratch::new(2 * PIECE).filter(|_| blob.length == length) else {
+        return false;
+    };
+    let (kept, here) = scratch.bytes().split_at_mut(PIECE);
+    let start = blob.position + CHUNK_HEAD_LENGTH as u64;
+    (0..length).step_by(PIECE).all(|at| {
+        let count = (length - at).min(PIECE as u64) as usize;
+        let pieces = kept.get_mut(..count).zip(here.get_mut(..count));
+        pieces.is_some_and(|(kept, here)| {
+            trace_file::read_at(start + at, kept)
+                && memory::read_all(address.wrapping_add(at), here)
+                && kept == here
+        })
+    })
 }
 
 /// Whether the rows hold these bytes.
@@ -258,7 +284,7 @@ mod tests {
     fn samples_are_of_bytes_and_not_of_memory() {
         let memory: Vec<u8> = (0..3 * PIECE + 100).map(|at| (at % 251) as u8).collect();
         let copy = memory.clone();
-        let whole = |bytes: &[u8]| sample(&Rows::flat(bytes.as_ptr() as u64, bytes.len() as u64));
+        let whole = |bytes: &[u8]| sample((bytes.as_ptr() as u64, bytes.len() as u64));
         assert!(whole(&memory).is_some());
         assert_eq!(whole(&memory), whole(&copy));
         assert_ne!(whole(&memory), whole(&memory[1..]));
@@ -268,15 +294,7 @@ mod tests {
             changed[at] ^= 1;
             assert_ne!(whole(&changed), whole(&memory), "byte {at}");
         }
-        let rows = |bytes: &[u8]| Rows {
-            row: 100,
-            pitch: 1000,
-            rows: 30,
-            ..Rows::flat(bytes.as_ptr() as u64, 0)
-        };
-        assert!(sample(&rows(&memory)).is_some());
-        assert_eq!(sample(&rows(&memory)), sample(&rows(&copy)));
-        assert_eq!(sample(&Rows::flat(8, 1 << 20)), None, "cannot be read");
+        assert_eq!(sample((8, 1 << 20)), None, "cannot be read");
     }
 
     #[test]

@@ -389,6 +389,16 @@ fn write_at(position: u64, bytes: &[u8]) -> bool {
     descriptor().is_some_and(|descriptor| write_to(descriptor, position, bytes))
 }
 
+/// Reads a part of the file that was written.
+pub(super) fn read_at(position: u64, bytes: &mut [u8]) -> bool {
+    let _errno = Errno::keep();
+    descriptor().is_some_and(|descriptor| {
+        let (start, length) = (bytes.as_mut_ptr().cast(), bytes.len());
+        // SAFETY: the bytes are valid for writing.
+        unsafe { libc::pread(descriptor, start, length, position as i64) == length as isize }
+    })
+}
+
 fn write_to(descriptor: i32, position: u64, bytes: &[u8]) -> bool {
     let (start, length) = (bytes.as_ptr().cast(), bytes.len());
     // SAFETY: the bytes are valid for reading.

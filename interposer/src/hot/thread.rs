@@ -609,10 +609,8 @@ impl Thread {
             return known;
         }
         let in_file = || {
-            let mut pieces = memory.pieces();
-            let (address, length) = pieces.next()?;
-            let is_one = pieces.next().is_none();
-            is_one.then(|| data_files::holding(address, length))?
+            let (address, length) = memory.in_one_piece()?;
+            data_files::holding(address, length)
         };
         let result = match may_be_in_file.then(in_file).flatten() {
             Some(part) => Ok(Kept::InFile(part)),
