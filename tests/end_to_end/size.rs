@@ -19,6 +19,9 @@ cutape_tests::tests![
 /// Bytes of the data file.
 const LENGTH: usize = 16 << 20;
 
+/// Changes a file that had these bytes.
+type Change = fn(&Path, &[u8]);
+
 /// A file whose pages differ.
 fn data_file(folder: &Path) -> PathBuf {
     let path = folder.join("weights.bin");
@@ -110,7 +113,7 @@ fn mapped_files_are_referred_to(folder: &Path) {
     assert!(!output.stderr.contains("repeated"), "{}", output.describe());
     run(&mut parts().cutape(&[&"check", &packed])).assert(0);
 
-    let changes: [(&str, fn(&Path, &[u8])); 3] = [
+    let changes: [(&str, Change); 3] = [
         ("has changed since the recording", |file, content| {
             let mut content = content.to_vec();
             content[LENGTH / 4] ^= 1;

@@ -25,7 +25,7 @@ const MOST_SAMPLES: usize = 16 << 10;
 const SPOTS: usize = 4;
 const SPOT: usize = 256;
 /// Blobs with equal samples that are remembered, and compared as far as they are equal.
-const ALIKE: usize = 2;
+const ALIKE: usize = 4;
 /// After as many comparisons in a row that found a difference, blobs with that sample are no longer
 /// compared.
 const MOST_MISSES: u8 = 8;
