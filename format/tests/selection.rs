@@ -21,6 +21,7 @@ const TABLE: &str = "cutape-signatures\t1\n\
 fn keep(trace: &Trace, target: &Path, calls: &[u64]) -> Trace {
     let keeps = |call: u64| calls.contains(&call);
     let selection = CallSelection {
+        gap: None,
         keeps: &keeps,
         keeps_host_memory: &|_, address| address == 0x5000,
         changes: &BTreeMap::new(),
@@ -213,6 +214,7 @@ fn calls_change_their_arguments_and_bytes() {
         (3, change(&[], &[(enter, NewBytes::Omitted)])),
     ]);
     let selection = CallSelection {
+        gap: None,
         keeps: &|_| true,
         keeps_host_memory: &|_, _| true,
         keeps_memory: &|_, _| true,
@@ -261,6 +263,7 @@ fn long_new_bytes_become_one_blob() {
         });
         let changes = BTreeMap::from(changes);
         let selection = CallSelection {
+            gap: None,
             keeps: &|_| true,
             keeps_host_memory: &|_, _| true,
             keeps_memory: &|_, _| true,
@@ -357,6 +360,7 @@ fn added_memory_is_in_its_call() {
             read,
         };
         let selection = CallSelection {
+            gap: None,
             keeps: &|call| call >= 3,
             keeps_host_memory: &|_, _| true,
             keeps_memory: &|_, _| true,

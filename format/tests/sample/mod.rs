@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
-    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, LookedNote,
-    MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote, ReadbackNote, SharedMappingNote,
-    SourceChangedNote, ZeroedNote, digest_reach, digest_skip, exchange_skip, field, marker_action,
-    marker_payload, marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
+    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, GapNote,
+    LookedNote, MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote, ReadbackNote,
+    SharedMappingNote, SourceChangedNote, ZeroedNote, digest_reach, digest_skip, exchange_skip,
+    field, marker_action, marker_payload, marker_source, note_kind, python_frame, record_kind,
+    snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, FileRange, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -47,7 +48,7 @@ pub(crate) const SAMPLES: [Sample; 13] = [
     (looked_sample, "v1.9", 8),
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
-    (payload_file_sample, "v1.12", 11),
+    (payload_file_sample, "v1.12", 12),
 ];
 
 /// An empty folder for a test's files.
@@ -410,9 +411,29 @@ pub(crate) fn nested_call_sample() -> TraceBuilder {
     builder
 }
 
-/// With a payload in a file that is not there.
-pub(crate) fn payload_file_sample() -> TraceBuilder {
+/// The sample with a pause.
+pub(crate) fn gap_sample() -> TraceBuilder {
     let mut builder = nested_call_sample();
+    let gap = GapNote {
+        calls: 41,
+        pause: 2,
+        paused: 5001,
+        resumed: 6002,
+    };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[10],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::GAP, gap, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with what version 1.12 adds.
+pub(crate) fn payload_file_sample() -> TraceBuilder {
+    let mut builder = gap_sample();
     let range = FileRange {
         offset: 4096,
         length: 70_000,

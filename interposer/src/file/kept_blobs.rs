@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use cutape_driver::digest::digest;
+use cutape_format::control::Control;
 use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH};
 
 use super::rows::{Memory, NotKept, Rows};
@@ -122,6 +123,7 @@ pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> 
     let key = memory.key();
     // Out of the table, so that other threads need not wait for the comparison.
     let known = key.and_then(|key| KEPT.lock().by_memory.remove(&key));
+    let known = known.filter(|kept| can_be_reused(kept.blob));
     let known = known.and_then(|kept| kept.with_bytes_of(memory));
     let kept = match known {
         Some(kept) => kept,
@@ -138,6 +140,11 @@ pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> 
     Ok(blob)
 }
 
+/// Whether the trace keeps a blob for as long as new ones.
+fn can_be_reused(blob: BlobRef) -> bool {
+    blob.position >= trace_file::control().map_or(0, Control::reuse_from)
+}
+
 /// A blob with the same bytes, else a new one.
 fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
     let flat = memory.in_one_piece();
@@ -149,7 +156,11 @@ fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
     let alike = KEPT.lock().by_sample.get(&sample).copied();
     let mut alike = alike.unwrap_or_default();
     if alike.misses < MOST_MISSES {
-        let mut blobs = alike.blobs.iter().flatten();
+        let mut blobs = alike
+            .blobs
+            .iter()
+            .flatten()
+            .filter(|blob| can_be_reused(**blob));
         if let Some(&blob) = blobs.find(|blob| is_blob_of(**blob, flat)) {
             alike.misses = 0;
             KEPT.lock().by_sample.insert(sample, alike);
