@@ -48,7 +48,7 @@ pub(crate) const SAMPLES: [Sample; 13] = [
     (looked_sample, "v1.9", 8),
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
-    (payload_file_sample, "v1.12", 12),
+    (gap_sample, "v1.12", 12),
 ];
 
 /// An empty folder for a test's files.
@@ -411,9 +411,9 @@ pub(crate) fn nested_call_sample() -> TraceBuilder {
     builder
 }
 
-/// The sample with a pause.
+/// The sample with what version 1.12 adds.
 pub(crate) fn gap_sample() -> TraceBuilder {
-    let mut builder = nested_call_sample();
+    let mut builder = payload_file_sample();
     let gap = GapNote {
         calls: 41,
         pause: 2,
@@ -431,9 +431,9 @@ pub(crate) fn gap_sample() -> TraceBuilder {
     builder
 }
 
-/// The sample with what version 1.12 adds.
+/// The sample with a payload in a file that is not there.
 pub(crate) fn payload_file_sample() -> TraceBuilder {
-    let mut builder = gap_sample();
+    let mut builder = nested_call_sample();
     let range = FileRange {
         offset: 4096,
         length: 70_000,
