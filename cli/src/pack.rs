@@ -32,6 +32,10 @@ pub(crate) struct Arguments {
     /// What to keep of the bytes that the program copied from devices.
     #[arg(long, value_parser = payloads(), default_value = "all", value_name = "WHAT")]
     outputs: PayloadPolicy,
+    /// Bring the bytes of data files that the trace refers to into it, so that
+    /// it needs them no more.
+    #[arg(long, verbatim_doc_comment)]
+    embed: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -45,6 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let kept = PayloadPolicies {
         payloads: arguments.payloads,
         outputs: arguments.outputs,
+        embeds_files: arguments.embed,
     };
     let written = AtomicU64::new(0);
     let pack = |path: &Path| {

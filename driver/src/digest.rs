@@ -50,16 +50,25 @@ pub(crate) const fn number(word: u64, position: u64) -> u64 {
 
 /// The digest of bytes, as the kernel computes it.
 pub fn digest(bytes: &[u8]) -> u64 {
+    digest_of_piece(bytes, 0)
+}
+
+/// The digest of bytes that are a piece of more, from the word at that position on. The sum of the
+/// digests of all pieces is the digest of the whole.
+pub fn digest_of_piece(bytes: &[u8], first: u64) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut sum = 0u64;
-    for (position, word) in (0..).zip(words) {
+    for (position, word) in (first..).zip(words) {
         sum = sum.wrapping_add(number(u64::from_le_bytes(*word), position));
     }
     let mut last = [0; 8];
     for (target, byte) in last.iter_mut().zip(rest) {
         *target = *byte;
     }
-    sum.wrapping_add(number(u64::from_le_bytes(last), words.len() as u64))
+    sum.wrapping_add(number(
+        u64::from_le_bytes(last),
+        first.wrapping_add(words.len() as u64),
+    ))
 }
 
 /// Bytes that the kernel is tried with, before it is trusted.
@@ -93,6 +102,16 @@ mod tests {
             digest(&bytes[..9]),
             digest(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0])
         );
+    }
+
+    #[test]
+    fn pieces_add_up() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(1003).collect();
+        let mut sum = 0_u64;
+        for (first, piece) in (0..).step_by(8).zip(bytes.chunks(64)) {
+            sum = sum.wrapping_add(digest_of_piece(piece, first));
+        }
+        assert_eq!(sum, digest(&bytes));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::codec::{self, Encode};
 use crate::control::{CONTROL_LENGTH, Incomplete};
+use crate::file_range::FileRange;
 use crate::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH,
     ChunkHead, EnterHead, ExchangeOutputNote, FILE_HEAD_LENGTH, FileHead, FramesNote,
@@ -169,8 +170,9 @@ impl TraceBuilder {
         assert!(self.blobs.is_empty() && self.control.is_none());
         self.blob_position += CONTROL_LENGTH as u64;
         self.control = Some(incomplete);
-        if incomplete.is_some() {
-            self.notes_minor = self.notes_minor.max(8);
+        if let Some(incomplete) = incomplete {
+            let is_later = incomplete.lacks_payloads || incomplete.is_limited;
+            self.notes_minor = self.notes_minor.max(if is_later { 12 } else { 8 });
         }
         self
     }
@@ -218,6 +220,14 @@ impl TraceBuilder {
             panic!("{} is not in the signature table", event.name);
         };
         let id = signature.id;
+        let has_digest = |snapshot: &NewSnapshot<'_>| {
+            let range = FileRange::decode(snapshot.bytes);
+            snapshot.flags & snapshot_flag::IN_FILE != 0
+                && range.is_some_and(|range| range.digest.is_some())
+        };
+        if event.snapshots.iter().any(has_digest) {
+            self.notes_minor = self.notes_minor.max(12);
+        }
         let mut arguments = Vec::new();
         let mut words = event.arguments.iter();
         for parameter in &signature.parameters {

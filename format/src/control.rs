@@ -230,33 +230,61 @@ impl Control {
 
 /// That a trace lacks something because its file could not grow; as a word, 0 is a trace that lacks
 /// nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incomplete {
-    /// Calls are missing, and not only call stacks, markers or facts about program and machine.
+    /// Calls are missing.
     pub lacks_calls: bool,
+    /// Payloads are missing, which the policies would have kept.
+    pub lacks_payloads: bool,
+    /// Call stacks, markers or facts about program and machine are missing.
+    pub lacks_others: bool,
+    /// Because of the limit that the user has set; otherwise because of `error`.
+    pub is_limited: bool,
     /// The system's error number.
     pub error: u32,
 }
 
 impl Incomplete {
     const LACKS_OTHERS: u64 = 1 << 32;
-    const LACKS_CALLS: u64 = 2 << 32;
+    const LACKS_CALLS: u64 = 1 << 33;
+    /// Since version 1.12, as the next.
+    const LACKS_PAYLOADS: u64 = 1 << 34;
+    const IS_LIMITED: u64 = 1 << 35;
 
     /// As it is stored.
     pub fn word(self) -> u64 {
-        let lacks = match self.lacks_calls {
-            true => Self::LACKS_CALLS,
-            false => Self::LACKS_OTHERS,
-        };
-        lacks | u64::from(self.error)
+        let flags = [
+            (self.lacks_others, Self::LACKS_OTHERS),
+            (self.lacks_calls, Self::LACKS_CALLS),
+            (self.lacks_payloads, Self::LACKS_PAYLOADS),
+            (self.is_limited, Self::IS_LIMITED),
+        ];
+        let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+        set.fold(u64::from(self.error), |word, (_, flag)| word | flag)
     }
 
     /// What a stored word says.
     pub fn from_word(word: u64) -> Option<Self> {
         (word != 0).then_some(Self {
             lacks_calls: word & Self::LACKS_CALLS != 0,
+            lacks_payloads: word & Self::LACKS_PAYLOADS != 0,
+            lacks_others: word & Self::LACKS_OTHERS != 0,
+            is_limited: word & Self::IS_LIMITED != 0,
             error: word as u32,
         })
+    }
+
+    /// What is missing with what was missing before; the reason is the first one.
+    pub fn after(self, before: Option<Self>) -> Self {
+        let Some(before) = before else {
+            return self;
+        };
+        Self {
+            lacks_calls: self.lacks_calls | before.lacks_calls,
+            lacks_payloads: self.lacks_payloads | before.lacks_payloads,
+            lacks_others: self.lacks_others | before.lacks_others,
+            ..before
+        }
     }
 }
 
@@ -329,10 +357,27 @@ mod tests {
     #[test]
     fn incomplete_traces() {
         assert_eq!(Incomplete::from_word(0), None);
-        for (lacks_calls, error) in [(true, 28), (false, 28), (true, 0), (false, u32::MAX)] {
-            let incomplete = Incomplete { lacks_calls, error };
+        let calls = Incomplete {
+            lacks_calls: true,
+            error: 28,
+            ..Incomplete::default()
+        };
+        let payloads = Incomplete {
+            lacks_payloads: true,
+            is_limited: true,
+            ..Incomplete::default()
+        };
+        let others = Incomplete {
+            lacks_others: true,
+            error: u32::MAX,
+            ..Incomplete::default()
+        };
+        for incomplete in [calls, payloads, others] {
             assert_eq!(Incomplete::from_word(incomplete.word()), Some(incomplete));
+            assert_eq!(incomplete.after(None), incomplete);
         }
+        let both = calls.after(Some(payloads));
+        assert!(both.lacks_calls && both.lacks_payloads && both.is_limited && both.error == 0);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Bytes that a trace refers to by the file that they are mapped from.
 
-use crate::codec::{self, BorrowDecode, Encode};
+use crate::codec;
 
 /// A part of a file: the bytes of a snapshot with the flag `IN_FILE`.
 ///
 /// Encoded as four u64 (`offset`, `length`, `file_length`, `modified`), then `path` and `build_id`,
-/// each a u64 count and bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, BorrowDecode)]
+/// each a u64 count and bytes, then the digest, a u64, if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileRange<'a> {
     /// Where the bytes begin in the file.
     pub offset: u64,
@@ -20,11 +20,21 @@ pub struct FileRange<'a> {
     pub path: &'a [u8],
     /// The file's GNU build id; empty if it has none.
     pub build_id: &'a [u8],
+    /// Of payloads: the digest of the bytes. They stay in their file when the trace is packed.
+    pub digest: Option<u64>,
 }
+
+/// The part that every encoded range has.
+type Located<'a> = (u64, u64, u64, u64, &'a [u8], &'a [u8]);
 
 impl<'a> FileRange<'a> {
     /// Length of the encoded form.
     pub fn encoded_length(&self) -> usize {
+        self.digest_at() + self.digest.map_or(0, |_| 8)
+    }
+
+    /// Where the digest is encoded.
+    fn digest_at(&self) -> usize {
         4 * 8 + 8 + self.path.len() + 8 + self.build_id.len()
     }
 
@@ -33,7 +43,19 @@ impl<'a> FileRange<'a> {
         if target.len() != self.encoded_length() {
             return None;
         }
-        codec::encode(self, target)?;
+        let located: Located<'_> = (
+            self.offset,
+            self.length,
+            self.file_length,
+            self.modified,
+            self.path,
+            self.build_id,
+        );
+        let (start, end) = target.split_at_mut_checked(self.digest_at())?;
+        codec::encode(located, start)?;
+        if let Some(digest) = self.digest {
+            codec::encode(digest, end)?;
+        }
         Some(())
     }
 
@@ -48,7 +70,20 @@ impl<'a> FileRange<'a> {
 
     /// Reads it back, ignoring what a later version has added behind it. `None` if malformed.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
-        codec::decode_borrowed(bytes)
+        let (offset, length, file_length, modified, path, build_id) =
+            codec::decode_borrowed::<Located<'_>>(bytes)?;
+        let located = Self {
+            offset,
+            length,
+            file_length,
+            modified,
+            path,
+            build_id,
+            digest: None,
+        };
+        let digest = bytes.get(located.digest_at()..)?.first_chunk();
+        let digest = digest.map(|digest| u64::from_le_bytes(*digest));
+        Some(Self { digest, ..located })
     }
 }
 
@@ -72,12 +107,13 @@ pub fn build_id_among(mut notes: &[u8]) -> Option<&[u8]> {
 #[cfg(feature = "read")]
 mod read {
     use std::ffi::OsStr;
-    use std::fs::File;
+    use std::fs::{File, Metadata};
     use std::io;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
     use std::path::Path;
 
+    use cutape_driver::digest::digest;
     use object::Endianness;
     use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
     use object::read::ReadCache;
@@ -106,12 +142,46 @@ mod read {
             }
         }
 
-        /// Reads the bytes from the file, if it is the one that was mapped: by its build id or,
-        /// without one, by its length and the time of its last change.
+        /// Reads the bytes from the file, if they are those that were mapped: by their digest,
+        /// else by the file's build id, else by its length and the time of its last change.
         ///
         /// # Errors
         /// Why they are unavailable, for people.
         pub fn read(&self) -> Result<Vec<u8>, String> {
+            let (file, metadata) = self.open()?;
+            let path = self.file().display();
+            let is_known = match self.digest {
+                Some(_) => true,
+                None if self.build_id.is_empty() => self.has_its_times(&metadata),
+                None => build_id(&file).as_deref() == Some(self.build_id),
+            };
+            if !is_known || !self.is_inside(&metadata) {
+                return Err(self.changed(&metadata));
+            }
+            // Bounded by the file's length.
+            let mut bytes = vec![0; self.length as usize];
+            file.read_exact_at(&mut bytes, self.offset)
+                .map_err(|error| format!("{path}: {error}"))?;
+            match self.digest {
+                Some(then) if then != digest(&bytes) => Err(self.changed(&metadata)),
+                _ => Ok(bytes),
+            }
+        }
+
+        /// Whether the file is there, with the length and the time of its last change that it had.
+        /// It is not read: with another time it may have the same bytes.
+        ///
+        /// # Errors
+        /// What differs, for people.
+        pub fn look(&self) -> Result<(), String> {
+            let (_, metadata) = self.open()?;
+            match self.has_its_times(&metadata) {
+                true => Ok(()),
+                false => Err(self.changed(&metadata)),
+            }
+        }
+
+        fn open(&self) -> Result<(File, Metadata), String> {
             let path = self.file().display();
             let failed = |error: io::Error| format!("{path}: {error}");
             let mut options = File::options();
@@ -121,28 +191,32 @@ mod read {
             if !metadata.is_file() {
                 return Err(format!("{path}: not a regular file"));
             }
-            let unchanged = if self.build_id.is_empty() {
-                metadata.len() == self.file_length && modified(&metadata) == self.modified
-            } else {
-                build_id(&file).as_deref() == Some(self.build_id)
+            Ok((file, metadata))
+        }
+
+        fn has_its_times(&self, metadata: &Metadata) -> bool {
+            metadata.len() == self.file_length && modified(metadata) == self.modified
+        }
+
+        fn is_inside(&self, metadata: &Metadata) -> bool {
+            let end = self.offset.checked_add(self.length);
+            end.is_some_and(|end| end <= metadata.len())
+        }
+
+        /// That the file has changed.
+        fn changed(&self, metadata: &Metadata) -> String {
+            let path = self.file().display();
+            let (then, now) = (self.file_length, metadata.len());
+            let lengths = match now == then {
+                true => String::new(),
+                false => format!(" ({now} bytes, then {then})"),
             };
-            let inside = self
-                .offset
-                .checked_add(self.length)
-                .is_some_and(|end| end <= metadata.len());
-            if !unchanged || !inside {
-                return Err(format!("{path}: has changed since the recording"));
-            }
-            // Bounded by the file's length.
-            let mut bytes = vec![0; self.length as usize];
-            file.read_exact_at(&mut bytes, self.offset)
-                .map_err(failed)?;
-            Ok(bytes)
+            format!("{path}: has changed since the recording{lengths}")
         }
     }
 
     /// When a file was last changed, in nanoseconds since 1970.
-    fn modified(metadata: &std::fs::Metadata) -> u64 {
+    fn modified(metadata: &Metadata) -> u64 {
         (metadata.mtime() as u64)
             .wrapping_mul(1_000_000_000)
             .wrapping_add(metadata.mtime_nsec() as u64)
@@ -179,9 +253,15 @@ mod tests {
             modified: 4,
             path: b"/lib/libx.so",
             build_id: &[5; 20],
+            digest: None,
+        };
+        let with_digest = FileRange {
+            digest: Some(6),
+            ..range
         };
         for range in [
             range,
+            with_digest,
             FileRange {
                 path: b"",
                 build_id: b"",
@@ -191,8 +271,14 @@ mod tests {
             let mut bytes = vec![0; range.encoded_length()];
             range.encode(&mut bytes).unwrap();
             assert_eq!(FileRange::decode(&bytes), Some(range));
+            let located = range.digest_at();
             for length in 0..bytes.len() {
-                assert_eq!(FileRange::decode(&bytes[..length]), None, "{length}");
+                let cut = FileRange {
+                    digest: None,
+                    ..range
+                };
+                let expected = (length >= located).then_some(cut);
+                assert_eq!(FileRange::decode(&bytes[..length]), expected, "{length}");
             }
             bytes.push(9);
             assert_eq!(FileRange::decode(&bytes), Some(range), "later fields");

@@ -81,7 +81,7 @@ pub use read::{
     source::recorded_process,
     stack::{PythonCode, Stack, StackFrame},
     trace::{Thread, Trace},
-    verify::{MissingFileRange, RecordSizes, WalkSummary},
+    verify::{MissingFileRange, PayloadFile, RecordSizes, WalkSummary},
     walk::Walk,
     writer::writer,
 };

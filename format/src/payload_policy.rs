@@ -41,4 +41,6 @@ pub struct PayloadPolicies {
     pub payloads: PayloadPolicy,
     /// For bytes that come back.
     pub outputs: PayloadPolicy,
+    /// Bytes that the trace refers to by a file of the program's data are copied from it.
+    pub embeds_files: bool,
 }

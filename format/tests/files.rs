@@ -8,9 +8,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
+use cutape_driver::digest::digest;
 use cutape_format::layout::snapshot_flag;
 use cutape_format::{
-    Bytes, Error, FileRange, MissingFileRange, NewCall, NewSnapshot, Trace, TraceBuilder, pack,
+    Bytes, Error, FileRange, MissingFileRange, NewCall, NewSnapshot, PayloadFile, PayloadPolicies,
+    Trace, TraceBuilder, pack, pack_with_policies,
 };
 use sample::place;
 
@@ -98,6 +100,7 @@ fn packed_with_the_trace() {
         modified: 0,
         path: file.as_os_str().as_bytes(),
         build_id: &BUILD_ID,
+        digest: None,
     };
     // The same range twice, and the same content at two places.
     let ranges = [range(0, 3), range(4, 3), range(8, 3), range(0, 3)];
@@ -140,6 +143,7 @@ fn what_has_changed_is_not_taken() {
         modified: 1_700_000_000_000_000_005,
         path: file.as_os_str().as_bytes(),
         build_id: &BUILD_ID,
+        digest: None,
     };
     let stat = FileRange {
         build_id: &[],
@@ -221,6 +225,91 @@ fn what_has_changed_is_not_taken() {
         );
         assert!(contents(&trace).remove(0).is_err());
     }
+}
+
+#[test]
+fn payloads_stay_in_their_file() {
+    let place = place("files-payloads");
+    let file = place.join("weights");
+    let content = b"0123456789";
+    fs::write(&file, content).unwrap();
+    let range = |offset: usize, length: usize| FileRange {
+        offset: offset as u64,
+        length: length as u64,
+        file_length: 10,
+        modified: 0,
+        path: file.as_os_str().as_bytes(),
+        build_id: &[],
+        digest: Some(digest(&content[offset..][..length])),
+    };
+    let raw = record(
+        &place.join("raw.cutape"),
+        &[range(0, 4), range(2, 8), range(0, 4)],
+    );
+    let expected = ["0123", "23456789", "0123"].map(|text| Ok(text.as_bytes().to_vec()));
+    let packed = place.join("packed.cutape");
+    let embedded = place.join("embedded.cutape");
+    let summary = pack(&raw, &packed, &[], &[]).unwrap();
+    assert_eq!((summary.files, &summary.missing[..]), (0, &[][..]));
+    let with_files = PayloadPolicies {
+        embeds_files: true,
+        ..PayloadPolicies::default()
+    };
+    let summary = pack_with_policies(&raw, &embedded, &[], &[], with_files).unwrap();
+    assert_eq!((summary.files, &summary.missing[..]), (2, &[][..]));
+    let [packed, embedded] = [packed, embedded].map(|path| Trace::open(&path).unwrap());
+    let files = |trace: &Trace| {
+        let summary = trace.walk().run(|_| Ok::<_, Error>(()));
+        summary.unwrap().payload_files(trace)
+    };
+    // Another time, the same bytes.
+    for trace in [&raw, &packed, &embedded] {
+        assert_eq!(contents(trace), expected);
+        assert_eq!(trace.verify(), []);
+        assert_eq!(missing(trace), []);
+    }
+    let found = files(&packed);
+    let [
+        PayloadFile {
+            parts: 2,
+            bytes: 12,
+            changed: Some(why),
+            path,
+        },
+    ] = &found[..]
+    else {
+        panic!("{found:?}");
+    };
+    assert!(
+        *path == file && why.ends_with("has changed since the recording"),
+        "{why}"
+    );
+    assert_eq!(files(&embedded), []);
+
+    let unavailable = |whether: &[(bool, &str)]| {
+        for (content, (is_there, why)) in contents(&packed).iter().zip(whether) {
+            assert_eq!(content.is_ok(), *is_there, "{content:?}");
+            let why_not = content.as_ref().err().cloned().unwrap_or_default();
+            assert!(why_not.contains(why), "{why_not}");
+        }
+        assert_eq!(contents(&embedded), expected);
+    };
+    fs::write(&file, b"012345678x").unwrap();
+    unavailable(&[
+        (true, ""),
+        (false, "weights: has changed since the recording; put"),
+    ]);
+    fs::write(&file, b"012345678").unwrap();
+    unavailable(&[(true, ""), (false, "(9 bytes, then 10)")]);
+    fs::remove_file(&file).unwrap();
+    unavailable(&[(false, "No such file"), (false, "weights")]);
+    let again = place.join("again.cutape");
+    let summary = pack_with_policies(&packed, &again, &[], &[], with_files).unwrap();
+    assert_eq!(
+        (summary.files, summary.missing.len()),
+        (0, 2),
+        "each once, by name"
+    );
 }
 
 #[test]

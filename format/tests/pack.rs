@@ -5,8 +5,9 @@ mod sample;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use cutape_format::{Symbol, Trace, pack};
-use sample::{describe, place, sample};
+use cutape_format::control::Incomplete;
+use cutape_format::{Symbol, Trace, TraceBuilder, pack};
+use sample::{SIGNATURES, describe, place, sample};
 
 #[test]
 fn packed_trace_says_the_same() {
@@ -119,4 +120,49 @@ fn refuses_a_damaged_trace() {
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
     assert!(error.to_string().contains("repair"), "{error}");
     assert_eq!(fs::read(&raw).unwrap(), bytes);
+}
+
+#[test]
+fn what_is_missing_stays_known() {
+    let place = place("pack-incomplete");
+    let calls = Incomplete {
+        lacks_calls: true,
+        error: 28,
+        ..Incomplete::default()
+    };
+    let payloads = Incomplete {
+        lacks_payloads: true,
+        is_limited: true,
+        ..Incomplete::default()
+    };
+    let others = Incomplete {
+        lacks_others: true,
+        ..Incomplete::default()
+    };
+    for (name, incomplete, (lacks_calls, lacks_payloads), why) in [
+        ("calls", calls, (true, false), "No space left on device"),
+        ("payloads", payloads, (false, true), "--max-size"),
+        (
+            "both",
+            calls.after(Some(payloads)),
+            (true, true),
+            "--max-size",
+        ),
+        ("others", others, (false, false), "could not grow"),
+    ] {
+        let mut builder = TraceBuilder::new(SIGNATURES);
+        builder.control(Some(incomplete));
+        let raw = place.join(format!("{name}.cutape"));
+        builder.write(&raw).unwrap();
+        let packed = place.join(format!("{name}-packed.cutape"));
+        let again = place.join(format!("{name}-again.cutape"));
+        pack(&Trace::open(&raw).unwrap(), &packed, &[], &[]).unwrap();
+        pack(&Trace::open(&packed).unwrap(), &again, &[], &[]).unwrap();
+        for path in [raw, packed, again] {
+            let found = Trace::open(&path).unwrap().shortfall().unwrap();
+            let lacks = (found.lacks_calls, found.lacks_payloads);
+            assert_eq!(lacks, (lacks_calls, lacks_payloads), "{name}");
+            assert!(found.why.contains(why), "{name}: {}", found.why);
+        }
+    }
 }

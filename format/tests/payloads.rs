@@ -28,6 +28,7 @@ function\t5\twait\twait\tS\tCUresult\tplain\tstream|CUstream|u8|use stream
 const ALL: PayloadPolicies = PayloadPolicies {
     payloads: PayloadPolicy::All,
     outputs: PayloadPolicy::All,
+    embeds_files: false,
 };
 
 /// Whether the bytes of a snapshot go to a device, come back, or are no payload.
@@ -120,7 +121,11 @@ fn outline(trace: &Trace) -> Vec<String> {
 fn every_kept() -> impl Iterator<Item = PayloadPolicies> {
     PayloadPolicy::EVERY.into_iter().flat_map(|payloads| {
         let both = PayloadPolicy::EVERY.into_iter();
-        both.map(move |outputs| PayloadPolicies { payloads, outputs })
+        both.map(move |outputs| PayloadPolicies {
+            payloads,
+            outputs,
+            embeds_files: false,
+        })
     })
 }
 
@@ -343,6 +348,7 @@ fn a_record_may_begin_the_chunk_behind_its_call() {
         let kept = PayloadPolicies {
             payloads: PayloadPolicy::None,
             outputs: PayloadPolicy::None,
+            embeds_files: false,
         };
         let summary = pack_with_policies(&raw, &packed, &[], &[], kept).unwrap();
         assert_eq!(summary.payloads, 2 * calls, "{length}");
@@ -372,6 +378,7 @@ fn less_is_kept_and_never_more() {
             let both = PayloadPolicies {
                 payloads: first.payloads.max(second.payloads),
                 outputs: first.outputs.max(second.outputs),
+                embeds_files: false,
             };
             let twice_packed = Trace::open(&twice).unwrap();
             assert_eq!(twice_packed.verify(), []);
@@ -446,6 +453,7 @@ fn a_later_version_may_have_payloads_elsewhere() {
     let trace = Trace::open(&raw).unwrap();
     let kept = PayloadPolicies {
         outputs: PayloadPolicy::Hash,
+        embeds_files: false,
         ..ALL
     };
     let error = pack_with_policies(&trace, &packed, &[], &[], kept).unwrap_err();
@@ -477,7 +485,11 @@ proptest! {
         }
         builder.short().write(&raw).unwrap();
         let _ = fs::remove_file(&packed);
-        let kept = PayloadPolicies { payloads: PayloadPolicy::Hash, outputs: PayloadPolicy::None };
+        let kept = PayloadPolicies {
+            payloads: PayloadPolicy::Hash,
+            outputs: PayloadPolicy::None,
+            embeds_files: false,
+        };
         let trace = Trace::open(&raw).unwrap();
         if pack_with_policies(&trace, &packed, &[], &[], kept).is_ok() {
             let packed = Trace::open(&packed).unwrap();

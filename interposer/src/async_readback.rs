@@ -19,7 +19,7 @@ use crate::file::rows::{Memory, Rows};
 use crate::host_memory::{self, Which};
 use crate::hot::clock;
 use crate::hot::frame::Frame;
-use crate::hot::recording::payload_policy;
+use crate::hot::recording::Direction;
 use crate::hot::thread::Thread;
 use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
@@ -315,7 +315,13 @@ fn put_note(thread: &Thread, copied: Copied) {
     thread.note(note_kind::READBACK, |draft| {
         draft.put_encoded(note)?;
         let (position, field) = (copied.parameter, copied.field);
-        snapshot::payload(draft, position, field, &copied.memory, payload_policy().1)
+        snapshot::payload(
+            draft,
+            position,
+            field,
+            &copied.memory,
+            Direction::FromDevice,
+        )
     });
     thread.looked.set(clock::ticks());
 }

@@ -6,10 +6,11 @@ use cutape_format::layout::{BlobRef, INLINE_LIMIT, field, snapshot_flag};
 use cutape_registry::{Arguments, Extent, Function, Length, Param, Role};
 
 use crate::file::rows::{Memory, NotKept, Rows};
+use crate::file::size_limit;
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
-use crate::hot::recording::payload_policy;
-use crate::hot::thread::Draft;
+use crate::hot::recording::Direction;
+use crate::hot::thread::{Draft, Kept};
 use crate::process::memory;
 
 /// Longer strings are not the names, paths and ids that the API takes.
@@ -57,7 +58,13 @@ pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) ->
             }
             Role::HostRead(length) => {
                 let memory = rows(length, function, frame, address);
-                payload(draft, position, field::POINTEE, &memory, payload_policy().0)?;
+                payload(
+                    draft,
+                    position,
+                    field::POINTEE,
+                    &memory,
+                    Direction::ToDevice,
+                )?;
             }
             _ => {}
         }
@@ -101,7 +108,13 @@ pub(crate) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) -
             }
             Role::HostWrite(length) if frame.has_copied() => {
                 let memory = rows(length, function, frame, address);
-                payload(draft, position, field::POINTEE, &memory, payload_policy().1)?;
+                payload(
+                    draft,
+                    position,
+                    field::POINTEE,
+                    &memory,
+                    Direction::FromDevice,
+                )?;
             }
             _ => {}
         }
@@ -199,14 +212,16 @@ pub(crate) fn payload(
     position: u8,
     field: u8,
     memory: &(impl Memory + ?Sized),
-    policy: PayloadPolicy,
+    direction: Direction,
 ) -> Option<()> {
     let length = memory.length();
-    if policy == PayloadPolicy::None {
+    if direction.policy() == PayloadPolicy::None || !size_limit::has_room(direction, length) {
         return omitted(draft, position, field, length);
     }
     if length > INLINE_LIMIT as u64 {
-        return blob(draft, position, field, memory);
+        // What comes from a device is in no file yet.
+        let may_be_in_file = direction == Direction::ToDevice;
+        return kept(draft, position, field, memory, may_be_in_file);
     }
     draft.put_snapshot(position, field, length as usize, |target| {
         let mut rest = target;
@@ -228,21 +243,33 @@ pub(crate) fn blob(
     field: u8,
     memory: &(impl Memory + ?Sized),
 ) -> Option<()> {
-    match draft.thread.blob(memory) {
-        Ok(BlobRef {
+    kept(draft, position, field, memory, false)
+}
+
+/// Bytes that are not in the record.
+fn kept(
+    draft: &mut Draft<'_>,
+    position: u8,
+    field: u8,
+    memory: &(impl Memory + ?Sized),
+    may_be_in_file: bool,
+) -> Option<()> {
+    match draft.thread.keep(memory, may_be_in_file) {
+        Ok(Kept::Blob(BlobRef {
             position: at,
             length,
-        }) => {
+        })) => {
             let reference = [at.to_le_bytes(), length.to_le_bytes()];
             let reference = reference.as_flattened();
             put_flagged(draft, position, field, snapshot_flag::BLOB, reference)
         }
+        Ok(Kept::InFile(part)) => in_file(draft, position, field, &part.range()),
         Err(NotKept::Unreadable) => unreadable(draft, position, field),
         Err(NotKept::Disk) => omitted(draft, position, field, memory.length()),
     }
 }
 
-/// Bytes that `pack` fetches from a file.
+/// Bytes that are in a file.
 pub(crate) fn in_file(
     draft: &mut Draft<'_>,
     position: u8,

@@ -6,14 +6,14 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use cutape_registry::Stacks;
 
 use crate::file::trace_file::Pauses;
-use crate::file::{identity, kept_blobs, trace_file};
+use crate::file::{identity, kept_blobs, size_limit, trace_file};
 use crate::hot::recording::{
     COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, WITH_STACKS, records,
     set_payload_policy,
 };
 use crate::hot::thread::{self, Thread};
 use crate::hot::{clock, cost, plan, recording};
-use crate::loaded::maps;
+use crate::loaded::{data_files, maps};
 use crate::process::settings::Settings;
 use crate::process::{errno, log};
 use crate::state::{self, functions};
@@ -94,6 +94,7 @@ fn create_trace() -> u8 {
     set_payload_policy(settings.payloads, settings.outputs);
     host_memory::configure(settings.host_memory, device_memory.keeps_exchanges());
     trace_file::close();
+    size_limit::configure(settings.max_size, settings.when_full);
     let clock = clock::choose();
     let pauses = Pauses {
         // Digests say what work left in memory, exchanges what it did together with other processes.
@@ -152,6 +153,7 @@ extern "C" fn in_child() {
     host_memory::forget();
     device_memory::forget();
     kept_blobs::forget();
+    data_files::forget();
     overrides::forget();
     stack::forget();
     markers::forget();

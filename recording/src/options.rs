@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
-use cutape_registry::{Digests, HostMemory, RecordedLength, Stacks, StartCondition};
+use cutape_registry::{Digests, HostMemory, RecordedLength, Stacks, StartCondition, WhenFull};
 
 use crate::words::{self, BackendChoice};
 use cutape_render::quantity;
@@ -85,6 +85,19 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub breadcrumbs: Option<u32>,
+    /// The most bytes that the trace of a process may have while it is recorded,
+    /// such as 20G.
+    #[arg(long, value_name = "SIZE", value_parser = size_of_trace, verbatim_doc_comment)]
+    pub max_size: Option<u64>,
+    /// What to leave out when a trace is nearly as long as --max-size.
+    #[arg(
+        long,
+        value_parser = words::when_full(),
+        default_value = "drop-payloads",
+        value_name = "WHAT",
+        requires = "max_size"
+    )]
+    pub when_full: WhenFull,
     /// Do not record ranges and marks of NVTX.
     #[arg(long)]
     pub no_nvtx: bool,
@@ -131,6 +144,16 @@ fn size_of_copies(text: &str) -> Result<u64, String> {
     match quantity::parse_bytes(text)? {
         bytes @ LEAST.. => Ok(bytes),
         _ => Err("at least 1M is needed".to_owned()),
+    }
+}
+
+/// The least size of a trace: thread buffers and tables need some.
+const LEAST_TRACE: u64 = 16 << 20;
+
+fn size_of_trace(text: &str) -> Result<u64, String> {
+    match quantity::parse_bytes(text)? {
+        bytes @ LEAST_TRACE.. => Ok(bytes),
+        _ => Err("at least 16M are needed".to_owned()),
     }
 }
 
@@ -195,6 +218,7 @@ impl Recording {
         PayloadPolicies {
             payloads: self.payloads,
             outputs: self.outputs,
+            embeds_files: false,
         }
     }
 }

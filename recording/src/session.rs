@@ -343,12 +343,17 @@ pub fn pack_in_place(
     })
 }
 
-/// Reports on stderr the image bytes that packing could not find.
+/// Reports on stderr the bytes that packing could not find.
 pub fn report_missing(missing: &[MissingFileRange]) {
     for part in missing {
         message!(
-            "{} bytes of an image are not in the trace: {}",
+            "{} bytes of {} are not in the trace: {}",
             part.length,
+            if part.is_payload {
+                "a payload"
+            } else {
+                "an image"
+            },
             part.why
         );
     }

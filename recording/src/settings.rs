@@ -48,6 +48,8 @@ impl Settings<'_> {
                 let every = recording.breadcrumbs;
                 every.map(|every| every.to_string().into())
             }
+            RecorderSetting::MaxSize => recording.max_size.map(|bytes| bytes.to_string().into()),
+            RecorderSetting::WhenFull => Some(recording.when_full.word().into()),
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
             RecorderSetting::StartAt => recording.start_at.clone().map(OsString::from),

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cutape_format::PayloadPolicy;
-use cutape_registry::{Backend, Digests, HostMemory, Stacks};
+use cutape_registry::{Backend, Digests, HostMemory, Stacks, WhenFull};
 
 /// Which backend `--backend` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,16 @@ pub(crate) fn stacks() -> impl TypedValueParser<Value = Stacks> {
         Stacks::Off => "None",
         Stacks::Some => "Those that create or destroy, load or unload, wait, or fail",
         Stacks::All => "All: launches and copies as well",
+    })
+}
+
+pub(crate) fn when_full() -> impl TypedValueParser<Value = WhenFull> {
+    parser(WhenFull::ALL, WhenFull::word, |what| match what {
+        WhenFull::DropPayloads => {
+            "Bytes copied to devices, from 3/4 of the size on, then those copied from devices; calls \
+             at its end"
+        }
+        WhenFull::Stop => "Everything, at its end",
     })
 }
 

@@ -64,6 +64,10 @@ settings! {
     OutputsOfExchanges "OUTPUTS_OF_EXCHANGES";
     /// After how many launches a stream writes a breadcrumb. Without it, there are none.
     Breadcrumbs "BREADCRUMBS";
+    /// The most bytes of the trace; without it, as many as there is room for.
+    MaxSize "MAX_SIZE";
+    /// What is left out when the trace is nearly as long: a [`WhenFull`].
+    WhenFull "WHEN_FULL";
     /// Whether the driver's error log is recorded: a [`Switch`]; without it, yes.
     DriverLog "DRIVER_LOG";
     /// Whether the cost of recording is measured: set if it is.
@@ -157,6 +161,16 @@ words! {
         Some "some",
         /// All.
         All "all",
+    }
+}
+
+words! {
+    /// What is left out when a trace has a limit and is nearly as long.
+    WhenFull {
+        /// Payloads, later those that come back as well, then calls.
+        DropPayloads "drop-payloads",
+        /// Everything, at the limit.
+        Stop "stop",
     }
 }
 

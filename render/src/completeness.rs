@@ -1,6 +1,6 @@
 //! Whether a trace has all calls of its program.
 
-use cutape_format::Trace;
+use cutape_format::{Shortfall, Trace};
 use serde::Serialize;
 
 use crate::quantity;
@@ -14,6 +14,9 @@ pub struct Completeness {
     /// The recording ended early, so that calls are missing: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
+    /// Payloads are missing, which were to be kept: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks_payloads: Option<String>,
     /// Other parts, such as call stacks, are missing: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lacks_parts: Option<String>,
@@ -37,15 +40,15 @@ impl Completeness {
     /// Of a trace.
     pub fn of(trace: &Trace) -> Self {
         let shortfall = trace.shortfall();
-        let (calls, parts) = match shortfall {
-            Some(shortfall) if shortfall.lacks_calls => (Some(shortfall.why), None),
-            Some(shortfall) => (None, Some(shortfall.why)),
-            None => (None, None),
+        let why = |is_missing: fn(&Shortfall) -> bool| {
+            let shortfall = shortfall.as_ref().filter(|it| is_missing(it));
+            shortfall.map(|shortfall| shortfall.why.clone())
         };
         Self {
             still_recording: trace.is_still_recorded(),
-            ended_early: calls,
-            lacks_parts: parts,
+            ended_early: why(|it| it.lacks_calls),
+            lacks_payloads: why(|it| it.lacks_payloads),
+            lacks_parts: why(|it| !it.lacks_calls && !it.lacks_payloads),
             left_out: trace.left_out().map(|left_out| CallsLeftOut {
                 calls: left_out.calls,
                 pauses: left_out.pauses.into(),
@@ -58,6 +61,7 @@ impl Completeness {
     pub fn join(&mut self, other: Self) {
         self.still_recording |= other.still_recording;
         self.ended_early = self.ended_early.take().or(other.ended_early);
+        self.lacks_payloads = self.lacks_payloads.take().or(other.lacks_payloads);
         self.lacks_parts = self.lacks_parts.take().or(other.lacks_parts);
         if let Some(other) = other.left_out {
             let own = self.left_out.get_or_insert_default();
@@ -78,6 +82,9 @@ impl Completeness {
     /// What to say about it, for people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::from_iter(self.end_line());
+        if let Some(why) = &self.lacks_payloads {
+            lines.push(format!("later payloads are missing: {why}"));
+        }
         if let Some(why) = &self.lacks_parts {
             lines.push(format!(
                 "some call stacks, markers or facts about the machine are missing: {why}"

@@ -123,7 +123,7 @@ pub use observation::watch::EXACT;
 pub use options::{
     DigestedLaunches, GivenInput, Options, Outputs, ReplacedImage, Selection, TakeOutput,
 };
-pub use plan::needs::{ImageUse, MissingImage, Needs, PeerAccess};
+pub use plan::needs::{ImageUse, MissingBytes, Needs, PeerAccess};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use process::allocator::Allocator;
 pub use process::lesson::{Lesson, Misplaced};

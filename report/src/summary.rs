@@ -9,6 +9,7 @@ mod functions;
 mod images;
 mod kernels;
 mod objects;
+mod payload_files;
 mod ranges;
 
 use cutape_analyzer::{CallResult, result_of};
@@ -31,6 +32,7 @@ pub use self::functions::FunctionFacts;
 pub use self::images::RecordedImage;
 pub use self::kernels::KernelFacts;
 pub use self::objects::{LeakedObject, LeakedObjects, MemoryAccount, MemoryAccounts, MemoryKind};
+pub use self::payload_files::PayloadFileFacts;
 pub use self::ranges::{MarkFacts, RangeFacts};
 
 use self::digests::DigestCounter;
@@ -79,6 +81,8 @@ pub struct Summary {
     pub images: Vec<RecordedImage>,
     /// Uses of images whose bytes the trace lacks.
     pub images_not_kept: u64,
+    /// The files that have payloads which the trace refers to and does not hold.
+    pub payload_files: Vec<PayloadFileFacts>,
     /// The memory that the program allocated.
     pub memory: MemoryAccounts,
     /// What was copied.
@@ -132,7 +136,10 @@ impl Summary {
     pub fn of(trace: &Trace, each: impl FnMut()) -> Result<(Self, WalkSummary), Error> {
         let mut counter = Counter::new(trace)?;
         let walked = Rows::of(trace).run_with(&mut counter, each)?;
-        Ok((counter.finish(), walked))
+        let mut summary = counter.finish();
+        let files = walked.payload_files(trace).into_iter();
+        summary.payload_files = files.map(PayloadFileFacts::of).collect();
+        Ok((summary, walked))
     }
 }
 
@@ -188,6 +195,7 @@ impl<'t> Counter<'t> {
             marks: Vec::new(),
             images: Vec::new(),
             images_not_kept: 0,
+            payload_files: Vec::new(),
             memory: MemoryAccounts::default(),
             copies: Copies::default(),
             digests: Digests::default(),

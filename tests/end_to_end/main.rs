@@ -49,6 +49,7 @@ mod ranks_rules;
 mod recording;
 mod references;
 mod report;
+mod size;
 mod sources;
 mod stacks;
 mod steady;
@@ -111,6 +112,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("ranks_rules", ranks_rules::add_to),
     ("recording", recording::add_to),
     ("references", references::add_to),
+    ("size", size::add_to),
     ("sources", sources::add_to),
     ("stacks", stacks::add_to),
     ("steady", steady::add_to),

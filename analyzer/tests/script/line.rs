@@ -357,6 +357,7 @@ fn file_range(text: &str) -> Vec<u8> {
         modified: 0,
         path: path.as_bytes(),
         build_id: &[],
+        digest: None,
     };
     let mut bytes = vec![0; range.encoded_length()];
     range.encode(&mut bytes).expect("the right length");

@@ -30,6 +30,7 @@ pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> i
     write_kernels(summary, &mut page)?;
     write_ranges(summary, &mut page)?;
     write_images(summary, &mut page)?;
+    write_payload_files(summary, &mut page)?;
     write_memory(summary, &mut page)?;
     write_digests(summary, &mut page)?;
     write_exchanges(summary, &mut page)?;
@@ -523,6 +524,31 @@ fn write_images(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
             "  {} without bytes in the trace",
             count(summary.images_not_kept, "image use")
         )?;
+    }
+    Ok(())
+}
+
+/// The files that have payloads of the trace.
+fn write_payload_files(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let rows = summary.payload_files.iter().map(|file| {
+        vec![
+            printable(&file.path).into_owned(),
+            bytes(file.bytes),
+            grouped(file.parts),
+            match &file.changed {
+                None => "as it was".to_owned(),
+                Some(_) => "missing or changed".to_owned(),
+            },
+        ]
+    });
+    let header = ["payloads in file", "size", "parts", "file now"];
+    write_table("Data files", &header, rows.collect(), 1, page)?;
+    for why in summary
+        .payload_files
+        .iter()
+        .filter_map(|file| file.changed.as_ref())
+    {
+        writeln!(page.out, "  {}", printable(why))?;
     }
     Ok(())
 }

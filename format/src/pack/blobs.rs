@@ -90,10 +90,11 @@ pub(super) fn write_blobs(
     references: &References,
     memory: Option<&EncodedMemory<'_>>,
     changes: Option<&Changes>,
+    embeds_files: bool,
 ) -> io::Result<PackSummary> {
     let mut summary = PackSummary::default();
     let mut blobs = blobs_in_trace(trace, references);
-    blobs.extend(blobs_in_files(trace, references));
+    blobs.extend(blobs_in_files(trace, references, embeds_files));
     blobs.extend(memory.into_iter().flat_map(blobs_of_memory));
     blobs.extend(changes.into_iter().flat_map(blobs_of_changes));
     let mut places: HashMap<blake3::Hash, usize> = HashMap::new();
@@ -194,10 +195,15 @@ fn blobs_in_trace<'a>(trace: &Trace, references: &References) -> Vec<Blob<'a>> {
     blobs.collect()
 }
 
-/// The parts of files that the trace does not hold. By name, so that equal content gets the same
+/// The parts of files that the trace does not hold, and that it is to hold. By name, so that equal content gets the same
 /// name however often a trace is packed.
-fn blobs_in_files<'a>(trace: &Trace, references: &'a References) -> Vec<Blob<'a>> {
+fn blobs_in_files<'a>(
+    trace: &Trace,
+    references: &'a References,
+    embeds_files: bool,
+) -> Vec<Blob<'a>> {
     let ranges = trace.ranges_outside(references).into_iter();
+    let ranges = ranges.filter(|range| embeds_files || range.digest.is_none());
     let mut blobs: Vec<_> = ranges
         .map(|range| {
             let first = range.blob().position;

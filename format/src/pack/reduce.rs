@@ -69,6 +69,7 @@ pub(crate) fn effective(trace: &Trace, asked: PayloadPolicies) -> PayloadPolicie
     PayloadPolicies {
         payloads: asked.payloads.max(recorded("payloads")),
         outputs: asked.outputs.max(recorded("outputs")),
+        ..asked
     }
 }
 
@@ -79,7 +80,9 @@ fn recorded_policy(trace: &Trace, key: &str) -> PayloadPolicy {
 
 /// The meta entries that change.
 pub(crate) fn meta(trace: &Trace, policies: PayloadPolicies) -> Vec<(String, String)> {
-    let PayloadPolicies { payloads, outputs } = policies;
+    let PayloadPolicies {
+        payloads, outputs, ..
+    } = policies;
     [("payloads", payloads), ("outputs", outputs)]
         .into_iter()
         .filter(|&(key, policy)| policy > recorded_policy(trace, key))
@@ -97,7 +100,8 @@ impl<'t> Reduction<'t> {
         is_whole: bool,
     ) -> Result<Option<Self>, String> {
         let changes = changes.filter(|changes| !changes.is_empty());
-        if policies == PayloadPolicies::default() && changes.is_none() {
+        let keeps_all = [policies.payloads, policies.outputs] == [PayloadPolicy::All; 2];
+        if keeps_all && changes.is_none() {
             return Ok(None);
         }
         let minor = trace.head().minor;

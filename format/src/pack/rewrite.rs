@@ -33,7 +33,8 @@ const ENTRIES_PER_CHUNK: usize = 200_000;
 ///
 /// `target` must not exist, unless it is the trace's own file, which is then replaced in one step.
 /// The file is readable for its owner only. Blobs that no record names are left out. Bytes that the
-/// trace refers to by a file are copied from it; the summary lists those that are unavailable.
+/// trace refers to by a file are copied from it, but for payloads, unless `policies` say so; the
+/// summary lists those that are unavailable.
 /// Payloads are kept by the recorder's policies.
 ///
 /// # Errors
@@ -265,7 +266,15 @@ fn write_packed(
     }
     let calls = write_calls(trace, &mut writer, changes, reduction)?;
     let new = changes.selection.map(|selection| &selection.changes);
-    let mut summary = write_blobs(trace, &mut writer, &calls.references, changes.memory, new)?;
+    let embeds_files = changes.policies.embeds_files;
+    let mut summary = write_blobs(
+        trace,
+        &mut writer,
+        &calls.references,
+        changes.memory,
+        new,
+        embeds_files,
+    )?;
     summary.payloads = calls.replaced.payloads;
     summary.payload_bytes = calls.replaced.bytes;
     write_list(&mut writer, chunk_kind::CALL_COUNTS, &calls.counts)?;

@@ -97,7 +97,11 @@ impl Trace {
         if self.blobs.contains_key(&blob.position) {
             return self.blob(blob);
         }
-        let unavailable = |why| Damage::new(0, format!("its file is unavailable: {why}"));
+        let advice = match range.digest {
+            Some(_) => "; put the file that the program read there",
+            None => "",
+        };
+        let unavailable = |why| Damage::new(0, format!("its file is unavailable: {why}{advice}"));
         range.read().map(Cow::Owned).map_err(unavailable)
     }
 

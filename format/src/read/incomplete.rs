@@ -11,7 +11,7 @@ use crate::read::trace::Trace;
 
 /// Since this minor version, the control chunk says what is missing.
 const SINCE_MINOR: u32 = 8;
-/// Meta entries of a packed trace: `calls` or `others`, and the reason.
+/// Meta entries of a packed trace: `calls`, `payloads`, both or `others`, and the reason.
 const LACKS: &str = "incomplete";
 const WHY: &str = "incomplete.why";
 
@@ -23,9 +23,11 @@ pub(crate) fn is_meta(key: &str) -> bool {
 /// That a recording lacks something, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The recording ended early: calls that the program made later are missing. Otherwise only
-    /// call stacks, markers or facts about program and machine are.
+    /// The recording ended early: calls that the program made later are missing.
     pub lacks_calls: bool,
+    /// Payloads are missing, which the policies would have kept. If neither is, only call stacks,
+    /// markers or facts about program and machine are.
+    pub lacks_payloads: bool,
     /// Why, for people.
     pub why: String,
 }
@@ -35,7 +37,8 @@ impl Trace {
     pub fn shortfall(&self) -> Option<Shortfall> {
         if let Some(lacks) = self.meta_value(LACKS) {
             return Some(Shortfall {
-                lacks_calls: lacks == Shortfall::CALLS,
+                lacks_calls: lacks.split(' ').any(|word| word == Shortfall::CALLS),
+                lacks_payloads: lacks.split(' ').any(|word| word == Shortfall::PAYLOADS),
                 why: self.meta_value(WHY).unwrap_or("unknown reason").to_owned(),
             });
         }
@@ -44,7 +47,11 @@ impl Trace {
         }
         let known = self.stored_shortfall().map(|incomplete| Shortfall {
             lacks_calls: incomplete.lacks_calls,
+            lacks_payloads: incomplete.lacks_payloads,
             why: match incomplete.error {
+                _ if incomplete.is_limited => {
+                    "the trace is as long as --max-size allows".to_owned()
+                }
                 0 => "the trace could not grow".to_owned(),
                 error => {
                     let error = io::Error::from_raw_os_error(error.cast_signed());
@@ -85,6 +92,7 @@ impl Trace {
             records.find(|(_, head, _)| head.is_note() && head.function == note_kind::STOPPED)?;
         Some(Shortfall {
             lacks_calls: true,
+            lacks_payloads: false,
             why: text(record),
         })
     }
@@ -92,16 +100,19 @@ impl Trace {
 
 impl Shortfall {
     const CALLS: &str = "calls";
+    const PAYLOADS: &str = "payloads";
     const OTHERS: &str = "others";
 
     /// As the meta entries of a packed trace.
     pub(crate) fn meta(&self) -> [(String, String); 2] {
-        let lacks = match self.lacks_calls {
-            true => Self::CALLS,
-            false => Self::OTHERS,
+        let lacks = match (self.lacks_calls, self.lacks_payloads) {
+            (true, false) => Self::CALLS.to_owned(),
+            (false, true) => Self::PAYLOADS.to_owned(),
+            (true, true) => format!("{} {}", Self::CALLS, Self::PAYLOADS),
+            (false, false) => Self::OTHERS.to_owned(),
         };
         [
-            (LACKS.to_owned(), lacks.to_owned()),
+            (LACKS.to_owned(), lacks),
             (WHY.to_owned(), self.why.clone()),
         ]
     }

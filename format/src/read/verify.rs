@@ -20,6 +20,8 @@ pub struct MissingFileRange {
     pub offset: u64,
     /// How many they are.
     pub length: u64,
+    /// They are a payload, otherwise an image.
+    pub is_payload: bool,
     /// Why they are unavailable, for people; begins with the path.
     pub why: String,
 }
@@ -30,9 +32,23 @@ impl MissingFileRange {
             path: range.file().to_owned(),
             offset: range.offset,
             length: range.length,
+            is_payload: range.digest.is_some(),
             why,
         }
     }
+}
+
+/// A file that has payloads of the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadFile {
+    /// The file.
+    pub path: PathBuf,
+    /// How many different parts of it the trace refers to and does not hold.
+    pub parts: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Why the file does not look as it did, for people; begins with the path.
+    pub changed: Option<String>,
 }
 
 /// Size of a trace's records.
@@ -125,13 +141,39 @@ impl WalkSummary {
         self.unknown_function.as_ref()
     }
 
-    /// The bytes that the trace refers to by a file and that are unavailable: neither packed nor in
-    /// that file. Reads all these parts of files.
+    /// The bytes of images that the trace refers to by a file and that are unavailable: neither
+    /// packed nor in that file. Reads all these parts of files.
     pub fn missing_file_ranges(&self, trace: &Trace) -> Vec<MissingFileRange> {
         let ranges = trace.ranges_outside(&self.references).into_iter();
         ranges
+            .filter(|range| range.digest.is_none())
             .filter_map(|range| Some(MissingFileRange::new(&range, range.read().err()?)))
             .collect()
+    }
+
+    /// The files that have payloads of the trace, by path. They are not read.
+    pub fn payload_files(&self, trace: &Trace) -> Vec<PayloadFile> {
+        let mut files: Vec<PayloadFile> = Vec::new();
+        for range in trace.ranges_outside(&self.references) {
+            if range.digest.is_none() {
+                continue;
+            }
+            if files.last().is_none_or(|last| last.path != range.file()) {
+                files.push(PayloadFile {
+                    path: range.file().to_owned(),
+                    parts: 0,
+                    bytes: 0,
+                    changed: None,
+                });
+            }
+            if let Some(file) = files.last_mut() {
+                file.parts += 1;
+                file.bytes += range.length;
+                // Parts may be of several versions of the file, of which one may be there.
+                file.changed = file.changed.take().or_else(|| range.look().err());
+            }
+        }
+        files
     }
 }
 

@@ -16,7 +16,7 @@ use cutape_format::layout::{
     digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source, note_kind,
     python_frame, record_kind, snapshot_flag, stack_flag,
 };
-use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
+use cutape_format::{Bytes, FileRange, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
 pub(crate) const SIGNATURES: &str = "cutape-signatures\t1
 enum\tCUresult\tCUDA_SUCCESS=0\tCUDA_ERROR_INVALID_VALUE=1\tNEGATIVE=-3
@@ -48,7 +48,7 @@ pub(crate) const SAMPLES: [Sample; 13] = [
     (looked_sample, "v1.9", 8),
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
-    (paused_sample, "v1.12", 11),
+    (paused_sample, "v1.12", 12),
 ];
 
 /// An empty folder for a test's files.
@@ -103,6 +103,7 @@ pub(crate) fn incomplete_sample() -> TraceBuilder {
     builder.control(Some(Incomplete {
         lacks_calls: true,
         error: 28,
+        ..Incomplete::default()
     }));
     fill(builder.short().leave_open());
     builder
@@ -412,7 +413,7 @@ pub(crate) fn nested_call_sample() -> TraceBuilder {
 
 /// The sample with the notes of version 1.12.
 pub(crate) fn paused_sample() -> TraceBuilder {
-    let mut builder = nested_call_sample();
+    let mut builder = payload_file_sample();
     let gap = GapNote {
         calls: 41,
         pause: 2,
@@ -434,6 +435,34 @@ pub(crate) fn paused_sample() -> TraceBuilder {
         })
         .note(0, note_kind::GAP, gap, &[])
         .note(0, note_kind::BREADCRUMB, written, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with a payload in a file that is not there.
+pub(crate) fn payload_file_sample() -> TraceBuilder {
+    let mut builder = nested_call_sample();
+    let range = FileRange {
+        offset: 4096,
+        length: 70_000,
+        file_length: 80_000,
+        modified: 1_700_000_000_000_000_005,
+        path: b"/nonexistent/weights.bin",
+        build_id: &[],
+        digest: Some(0x1234_5678_9abc_def0),
+    };
+    let mut encoded = vec![0; range.encoded_length()];
+    range.encode(&mut encoded).unwrap();
+    builder
+        .call(NewCall {
+            name: "cuModuleLoadData",
+            arguments: &[1, 2],
+            snapshots: &[NewSnapshot {
+                flags: snapshot_flag::IN_FILE,
+                ..NewSnapshot::pointee(1, &encoded)
+            }],
+            ..NewCall::default()
+        })
         .leave(0, 0, &[]);
     builder
 }

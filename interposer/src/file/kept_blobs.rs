@@ -1,10 +1,11 @@
-//! Blobs of the trace by the memory that they were read from: bytes that have not changed since are
-//! not written again. A program that copies the same large buffers in a loop would otherwise spend
-//! most of its time in writing the trace.
+//! Blobs of the trace by the memory that they were read from, and by a sample of their bytes: equal
+//! bytes are not written again. A program that copies the same large buffers in a loop, or reads
+//! them back, would otherwise spend most of its time in writing the trace.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use cutape_driver::digest::digest;
 use cutape_format::control::Control;
 use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH};
 
@@ -16,8 +17,19 @@ use crate::process::process_lock::ProcessLock;
 
 /// Shorter blobs are always written: that takes hardly longer than a comparison.
 const SHORTEST: u64 = 64 << 10;
-/// When there are as many, all are forgotten.
+/// Shorter ones are not looked for among others: the sample takes up to a tenth of their time.
+const SHORTEST_SAMPLED: u64 = 256 << 10;
+/// When there are as many by memory, or by sample, all of these are forgotten.
 const MOST: usize = 1024;
+const MOST_SAMPLES: usize = 16 << 10;
+/// A sample has as many spots of a blob, each of as many bytes.
+const SPOTS: usize = 4;
+const SPOT: usize = 256;
+/// Blobs with equal samples that are remembered, and compared as far as they are equal.
+const ALIKE: usize = 4;
+/// After as many comparisons in a row that found a difference, blobs with that sample are no longer
+/// compared.
+const MOST_MISSES: u8 = 8;
 /// Memory is copied in pieces of this length, which the processor's cache holds.
 const PIECE: usize = 64 << 10;
 /// Memory is compared in place in pieces of this length: so long is it kept from being freed.
@@ -28,8 +40,22 @@ pub(crate) type Holder = fn(u64, u64, &mut dyn FnMut()) -> bool;
 
 static HOLDER: OnceLock<Holder> = OnceLock::new();
 
-/// By the memory that they were read from.
-static KEPT: ProcessLock<HashMap<Rows, Kept>> = ProcessLock::new();
+static KEPT: ProcessLock<Table> = ProcessLock::new();
+
+#[derive(Default)]
+struct Table {
+    /// By the memory that they were read from.
+    by_memory: HashMap<Rows, Kept>,
+    by_sample: HashMap<u64, Alike>,
+}
+
+/// The newest blobs with a sample, the last one first.
+#[derive(Clone, Copy, Default)]
+struct Alike {
+    blobs: [Option<BlobRef>; ALIKE],
+    /// Comparisons since one of them was equal.
+    misses: u8,
+}
 
 struct Kept {
     blob: BlobRef,
@@ -78,39 +104,113 @@ pub(crate) fn forget() {
     KEPT.forget();
 }
 
+impl Kept {
+    /// The blob, if the memory holds the same bytes.
+    fn with_bytes_of(mut self, memory: &(impl Memory + ?Sized)) -> Option<Self> {
+        let view = self.view.take().or_else(|| View::of(self.blob))?;
+        let is_same = holds(memory, view.bytes());
+        self.view = Some(view);
+        is_same.then_some(self)
+    }
+}
+
 /// The blob with what the memory holds: the one that was last read from there if it still does,
-/// else a new one.
+/// else one with the same bytes from anywhere, else a new one.
 pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
     if memory.length() < SHORTEST {
         return trace_file::blob(memory);
     }
-    let Some(key) = memory.key() else {
-        return trace_file::blob(memory);
-    };
+    let key = memory.key();
     // Out of the table, so that other threads need not wait for the comparison.
-    let known = KEPT.lock().remove(&key);
-    let reuse_from = trace_file::control().map_or(0, Control::reuse_from);
-    let known = known.filter(|kept| kept.blob.position >= reuse_from);
-    let known = known.and_then(|mut kept| {
-        let view = kept.view.take().or_else(|| View::of(kept.blob))?;
-        let is_same = holds(memory, view.bytes());
-        kept.view = Some(view);
-        is_same.then_some(kept)
-    });
+    let known = key.and_then(|key| KEPT.lock().by_memory.remove(&key));
+    let known = known.filter(|kept| can_be_reused(kept.blob));
+    let known = known.and_then(|kept| kept.with_bytes_of(memory));
     let kept = match known {
         Some(kept) => kept,
-        None => Kept {
-            blob: trace_file::blob(memory)?,
-            view: None,
-        },
+        None => equal_or_new(memory)?,
     };
     let blob = kept.blob;
-    let mut all = KEPT.lock();
-    if all.len() >= MOST {
-        all.clear();
+    if let Some(key) = key {
+        let mut all = KEPT.lock();
+        if all.by_memory.len() >= MOST {
+            all.by_memory.clear();
+        }
+        all.by_memory.insert(key, kept);
     }
-    all.insert(key, kept);
     Ok(blob)
+}
+
+/// Whether the trace keeps a blob for as long as new ones.
+fn can_be_reused(blob: BlobRef) -> bool {
+    blob.position >= trace_file::control().map_or(0, Control::reuse_from)
+}
+
+/// A blob with the same bytes, else a new one.
+fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
+    let flat = memory.in_one_piece();
+    let flat = flat.filter(|flat| flat.1 >= SHORTEST_SAMPLED);
+    let Some((sample, flat)) = flat.and_then(|flat| Some((sample(flat)?, flat))) else {
+        let blob = trace_file::blob(memory)?;
+        return Ok(Kept { blob, view: None });
+    };
+    let alike = KEPT.lock().by_sample.get(&sample).copied();
+    let mut alike = alike.unwrap_or_default();
+    if alike.misses < MOST_MISSES {
+        let mut blobs = alike
+            .blobs
+            .iter()
+            .flatten()
+            .filter(|blob| can_be_reused(**blob));
+        if let Some(&blob) = blobs.find(|blob| is_blob_of(**blob, flat)) {
+            alike.misses = 0;
+            KEPT.lock().by_sample.insert(sample, alike);
+            return Ok(Kept { blob, view: None });
+        }
+        alike.misses += u8::from(alike.blobs != [None; ALIKE]);
+    }
+    let blob = trace_file::blob(memory)?;
+    alike.blobs.rotate_right(1);
+    if let Some(first) = alike.blobs.first_mut() {
+        *first = Some(blob);
+    }
+    let mut all = KEPT.lock();
+    if all.by_sample.len() >= MOST_SAMPLES {
+        all.by_sample.clear();
+    }
+    all.by_sample.insert(sample, alike);
+    Ok(Kept { blob, view: None })
+}
+
+/// A number that equal bytes have, and few others: of the length, and of spots at equal distances
+/// from the first byte to the last. It is much faster than reading all.
+fn sample((address, length): (u64, u64)) -> Option<u64> {
+    let last = length.checked_sub(SPOT as u64)?;
+    let mut bytes = [0; SPOTS * SPOT];
+    let places = (0..SPOTS as u64).map(|spot| last.saturating_mul(spot) / (SPOTS as u64 - 1));
+    for (at, spot) in places.zip(bytes.chunks_exact_mut(SPOT)) {
+        if !memory::read_all(address.wrapping_add(at), spot) {
+            return None;
+        }
+    }
+    Some(digest(&bytes) ^ length.rotate_left(32))
+}
+
+/// Whether a blob has the bytes of memory. It is read and not mapped: most differ soon.
+fn is_blob_of(blob: BlobRef, (address, length): (u64, u64)) -> bool {
+    let Some(mut scratch) = Scratch::new(2 * PIECE).filter(|_| blob.length == length) else {
+        return false;
+    };
+    let (kept, here) = scratch.bytes().split_at_mut(PIECE);
+    let start = blob.position + CHUNK_HEAD_LENGTH as u64;
+    (0..length).step_by(PIECE).all(|at| {
+        let count = (length - at).min(PIECE as u64) as usize;
+        let pieces = kept.get_mut(..count).zip(here.get_mut(..count));
+        pieces.is_some_and(|(kept, here)| {
+            trace_file::read_at(start + at, kept)
+                && memory::read_all(address.wrapping_add(at), here)
+                && kept == here
+        })
+    })
 }
 
 /// Whether the rows hold these bytes.
@@ -189,6 +289,23 @@ mod tests {
             assert!(!holds(&rows, &changed));
         }
         assert!(!holds(&Rows::flat(8, 16), &[0; 16]), "cannot be read");
+    }
+
+    #[test]
+    fn samples_are_of_bytes_and_not_of_memory() {
+        let memory: Vec<u8> = (0..3 * PIECE + 100).map(|at| (at % 251) as u8).collect();
+        let copy = memory.clone();
+        let whole = |bytes: &[u8]| sample((bytes.as_ptr() as u64, bytes.len() as u64));
+        assert!(whole(&memory).is_some());
+        assert_eq!(whole(&memory), whole(&copy));
+        assert_ne!(whole(&memory), whole(&memory[1..]));
+        assert_ne!(whole(&memory), whole(&memory[..memory.len() - 1]));
+        for at in [0, memory.len() - 1, memory.len() - SPOT] {
+            let mut changed = copy.clone();
+            changed[at] ^= 1;
+            assert_ne!(whole(&changed), whole(&memory), "byte {at}");
+        }
+        assert_eq!(sample((8, 1 << 20)), None, "cannot be read");
     }
 
     #[test]

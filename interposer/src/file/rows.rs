@@ -27,6 +27,13 @@ pub(crate) trait Memory {
     /// (address, length) of each piece, as few as the pitches allow.
     fn pieces(&self) -> impl Iterator<Item = (u64, u64)>;
 
+    /// The same memory as (address, length), if it is one piece.
+    fn in_one_piece(&self) -> Option<(u64, u64)> {
+        let mut pieces = self.pieces();
+        let first = pieces.next()?;
+        pieces.next().is_none().then_some(first)
+    }
+
     /// What the same memory has in common each time that it is read; `None` if that is not looked
     /// for.
     fn key(&self) -> Option<Rows>;
@@ -52,13 +59,6 @@ impl Rows {
             slice_pitch: length,
             slices: 1,
         }
-    }
-
-    /// The same memory as one row, if there are no gaps.
-    fn in_one_piece(&self) -> Option<Self> {
-        let mut pieces = self.pieces();
-        let (address, length) = pieces.next()?;
-        pieces.next().is_none().then(|| Self::flat(address, length))
     }
 }
 
@@ -107,7 +107,8 @@ impl Memory for Rows {
     }
 
     fn key(&self) -> Option<Rows> {
-        Some(self.in_one_piece().unwrap_or(*self))
+        let flat = self.in_one_piece();
+        Some(flat.map_or(*self, |(address, length)| Self::flat(address, length)))
     }
 }
 

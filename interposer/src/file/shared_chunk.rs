@@ -86,7 +86,7 @@ impl SharedChunk {
                 }
             }
             let Some((start, length)) = self.open() else {
-                trace_file::mark_incomplete(false);
+                trace_file::mark_incomplete(trace_file::Lacking::Others);
                 return None;
             };
             let new = Box::into_raw(Box::new(Region {

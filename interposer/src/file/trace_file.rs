@@ -11,8 +11,8 @@ use cutape_format::layout::{
 };
 use cutape_format::rank;
 
-use super::mapping;
 use super::rows::{Memory, NotKept};
+use super::{free_space, mapping, size_limit};
 use crate::hot::clock;
 use crate::process::errno::{self, Errno};
 use crate::process::known_file::KnownFile;
@@ -33,8 +33,10 @@ static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 static MOST_AHEAD: AtomicU64 = AtomicU64::new(0);
 /// The ticks in the file head. Short records count from there.
 static START_TICKS: AtomicU64 = AtomicU64::new(0);
-/// The error of the system for which the file could last not be written.
+/// The error of the system for which the file could last not be written, or `AT_LIMIT`.
 static ERROR: AtomicI32 = AtomicI32::new(0);
+/// The file is as long as the user allows.
+const AT_LIMIT: i32 = -1;
 /// Programs that one process may become (`exec`) and record; a power of ten.
 const MOST_PROGRAMS: u64 = 1000;
 /// Lower descriptors are left to the program.
@@ -115,6 +117,7 @@ pub(crate) fn create(path: &CStr, clock: u32, pauses: Pauses) -> bool {
         unsafe { libc::unlink(name.as_ptr()) };
         return false;
     }
+    free_space::begin(descriptor, start);
     true
 }
 
@@ -228,18 +231,39 @@ fn complain(what: &[u8], path: &[u8]) {
     log::line(&[what, path, b": ", why.to_bytes(), b"; nothing is recorded"]);
 }
 
-/// Says in the trace that something is missing because the file could not grow; that calls are,
-/// counts more. The place for that is in the control chunk, which the file has from the start.
-pub(crate) fn mark_incomplete(lacks_calls: bool) {
+/// What a trace lacks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lacking {
+    Calls,
+    PayloadsByLimit,
+    Others,
+}
+
+/// Says in the trace that something is missing because the file could not grow. The place for that
+/// is in the control chunk, which the file has from the start.
+pub(crate) fn mark_incomplete(lacking: Lacking) {
     let Some(control) = control() else {
         return;
     };
     let place = &control.incomplete;
-    let error = ERROR.load(Ordering::Relaxed).cast_unsigned();
-    let word = Incomplete { lacks_calls, error }.word();
-    // Only one thread says that calls are missing. If both happen at once, either may be kept.
-    if lacks_calls || place.load(Ordering::Relaxed) == 0 {
-        place.store(word, Ordering::Release);
+    let error = ERROR.load(Ordering::Relaxed);
+    let is_limited = lacking == Lacking::PayloadsByLimit || error == AT_LIMIT;
+    let now = Incomplete {
+        lacks_calls: lacking == Lacking::Calls,
+        lacks_payloads: lacking == Lacking::PayloadsByLimit,
+        lacks_others: lacking == Lacking::Others,
+        is_limited,
+        error: if is_limited { 0 } else { error.cast_unsigned() },
+    };
+    let after = |before| Some(now.after(Incomplete::from_word(before)).word());
+    let _ = place.fetch_update(Ordering::AcqRel, Ordering::Relaxed, after);
+}
+
+/// Why the file could not grow, for people.
+pub(crate) fn why_it_cannot_grow() -> &'static [u8] {
+    match ERROR.load(Ordering::Relaxed) {
+        AT_LIMIT => b"the trace is as long as --max-size allows",
+        _ => b"the trace cannot grow: no space left, or its descriptor was closed",
     }
 }
 
@@ -334,7 +358,7 @@ fn allocate(position: u64, length: u64, is_own: bool) -> bool {
     let Some(descriptor) = descriptor() else {
         return false;
     };
-    if position.saturating_add(length) > size_limit() {
+    if position.saturating_add(length) > system_limit() {
         errno::set(libc::EFBIG);
         return false;
     }
@@ -361,7 +385,7 @@ fn write_zeros(position: u64, length: u64) -> bool {
 }
 
 /// The limit on the file size. A write beyond it raises SIGXFSZ, which would end the program.
-fn size_limit() -> u64 {
+fn system_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
@@ -373,6 +397,16 @@ fn size_limit() -> u64 {
 
 fn write_at(position: u64, bytes: &[u8]) -> bool {
     descriptor().is_some_and(|descriptor| write_to(descriptor, position, bytes))
+}
+
+/// Reads a part of the file that was written.
+pub(super) fn read_at(position: u64, bytes: &mut [u8]) -> bool {
+    let _errno = Errno::keep();
+    descriptor().is_some_and(|descriptor| {
+        let (start, length) = (bytes.as_mut_ptr().cast(), bytes.len());
+        // SAFETY: the bytes are valid for writing.
+        unsafe { libc::pread(descriptor, start, length, position as i64) == length as isize }
+    })
 }
 
 fn write_to(descriptor: i32, position: u64, bytes: &[u8]) -> bool {
@@ -404,10 +438,17 @@ pub(super) fn chunk_length(body: u64) -> u64 {
 /// chunk.
 pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     let (position, end) = control::claim(&control()?.end, least, alignment)?;
-    if end > size_limit() {
+    if end > size_limit::limit() {
+        ERROR.store(AT_LIMIT, Ordering::Relaxed);
+        return None;
+    }
+    if end > system_limit() {
         errno::set(libc::EFBIG);
         failed();
         return None;
+    }
+    if free_space::is_due(end) {
+        free_space::look(FILE.load(Ordering::Relaxed), end);
     }
     let claimed = Some((position, end - position));
     let allocated = ALLOCATED.load(Ordering::Acquire);
@@ -418,7 +459,8 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     let ahead = (end / 4).min(most_ahead) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
     // From the end of the file, so that no hole is left where another thread is still allocating.
     let start = allocated.min(position);
-    for end in [end.saturating_add(ahead), end] {
+    let most = end.saturating_add(ahead).min(size_limit::limit());
+    for end in [most, end] {
         if allocate(start, end - start, false) {
             ALLOCATED.fetch_max(end, Ordering::AcqRel);
             return claimed;
@@ -429,6 +471,11 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
         failed();
     }
     claimed
+}
+
+/// Where the next chunk of the file begins; 0 while there is none.
+pub(super) fn end() -> u64 {
+    control().map_or(0, |control| control.end.load(Ordering::Relaxed))
 }
 
 /// Maps a claimed part of the file.
@@ -541,7 +588,7 @@ pub(super) fn blob(rows: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
 pub(crate) fn document(kind: u16, body: &[u8]) {
     let _errno = Errno::keep();
     if !put_document(kind, body) {
-        mark_incomplete(false);
+        mark_incomplete(Lacking::Others);
     }
 }
 

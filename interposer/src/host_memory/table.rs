@@ -10,7 +10,7 @@ use super::changes::changes;
 use crate::file::rows::Rows;
 use crate::hot::clock;
 use crate::hot::host_range_filter::HostRangeFilter;
-use crate::hot::recording::payload_policy;
+use crate::hot::recording::Direction;
 use crate::hot::thread::Thread;
 use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
@@ -410,7 +410,7 @@ impl Table {
             let bytes = Rows::flat(shadow.as_ptr() as u64 + at as u64, length as u64);
             thread.note(note_kind::HOST_CHANGED, |draft| {
                 draft.put_encoded(note)?;
-                snapshot::payload(draft, 0, field::POINTEE, &bytes, payload_policy().0)
+                snapshot::payload(draft, 0, field::POINTEE, &bytes, Direction::ToDevice)
             });
         }
         if !is_whole {

@@ -105,6 +105,24 @@ pub(crate) fn set_payload_policy(payloads: PayloadPolicy, outputs: PayloadPolicy
     OUTPUTS.store(outputs as u8, Ordering::Relaxed);
 }
 
+/// Where payloads go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToDevice,
+    FromDevice,
+}
+
+impl Direction {
+    /// Which of these bytes are kept.
+    pub(crate) fn policy(self) -> PayloadPolicy {
+        let (payloads, outputs) = payload_policy();
+        match self {
+            Self::ToDevice => payloads,
+            Self::FromDevice => outputs,
+        }
+    }
+}
+
 /// Which bytes are kept: of those that go to devices, and of those that come back.
 pub(crate) fn payload_policy() -> (PayloadPolicy, PayloadPolicy) {
     let policy = |kept: &AtomicU8| {

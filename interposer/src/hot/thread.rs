@@ -21,6 +21,7 @@ use crate::file::kept_blobs;
 use crate::file::rows::{Memory, NotKept};
 use crate::file::thread_buffer::ThreadBuffer;
 use crate::file::trace_file;
+use crate::loaded::data_files::{self, FilePart};
 use crate::process::errno::Errno;
 use crate::process::{log, memory};
 
@@ -48,6 +49,13 @@ const NESTED: u64 = 0;
 const LEFT_OUT: u64 = 1;
 /// Bit of `Thread::active` that is set while the driver runs; frames have even addresses.
 const IN_DRIVER: usize = 1;
+
+/// Where bytes are that a record refers to.
+#[derive(Clone, Copy)]
+pub(crate) enum Kept {
+    Blob(BlobRef),
+    InFile(FilePart),
+}
 
 /// The state of a thread. Plain cells without a destructor, so that it can be used at any moment of
 /// a thread's life. What every call needs is first, in one cache line.
@@ -88,9 +96,9 @@ pub(crate) struct Thread {
     buffer: Cell<Option<ThreadBuffer>>,
     /// Number of the thread's next chunk.
     sequence: Cell<u32>,
-    /// The blobs of the record in progress, how many there are, and how many of them this attempt
+    /// What was kept of the record in progress, how many there are, and how many of them this attempt
     /// has met.
-    blobs: [Cell<Option<Result<BlobRef, NotKept>>>; BLOBS],
+    blobs: [Cell<Option<Result<Kept, NotKept>>>; BLOBS],
     blobs_written: Cell<u8>,
     blobs_met: Cell<u8>,
     /// The call in progress may have a stack.
@@ -601,23 +609,27 @@ impl Thread {
         if !recording::stop() {
             return;
         }
-        trace_file::mark_incomplete(true);
-        const WHY: &[u8] = b"the trace cannot grow: no space left, or its descriptor was closed";
-        log::line(&[WHY, b"; recording stops, the program continues"]);
+        trace_file::mark_incomplete(trace_file::Lacking::Calls);
+        let why = trace_file::why_it_cannot_grow();
+        log::line(&[why, b"; recording stops, the program continues"]);
         let end = self.end.get();
         if end != NOWHERE {
             // SAFETY: the reserve behind `end` belongs to the buffer.
             self.set_end(unsafe { end.add(RESERVE) });
             self.try_write(|mut record| {
-                record.put(WHY)?;
+                record.put(why)?;
                 record.commit(record_kind::NOTE, note_kind::STOPPED)
             });
         }
     }
 
-    /// Writes a blob of the record in progress. A record that is written again has its blobs
+    /// Keeps bytes of the record in progress outside it. A record that is written again has them
     /// already.
-    pub(crate) fn blob(&self, memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
+    pub(crate) fn keep(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        may_be_in_file: bool,
+    ) -> Result<Kept, NotKept> {
         let at = self.blobs_met.get();
         self.blobs_met.set(at.saturating_add(1));
         let place = self.blobs.get(usize::from(at));
@@ -627,12 +639,19 @@ impl Thread {
         {
             return known;
         }
-        let result = kept_blobs::blob(memory);
+        let in_file = || {
+            let (address, length) = memory.in_one_piece()?;
+            data_files::holding(address, length)
+        };
+        let result = match may_be_in_file.then(in_file).flatten() {
+            Some(part) => Ok(Kept::InFile(part)),
+            None => kept_blobs::blob(memory).map(Kept::Blob),
+        };
         if let Some(place) = place {
             place.set(Some(result));
             self.blobs_written.set(at + 1);
         }
-        if result == Err(NotKept::Disk) {
+        if matches!(result, Err(NotKept::Disk)) {
             self.is_full.set(true);
             self.set_attention(true);
         }

@@ -1,8 +1,10 @@
-//! The executables and libraries that are loaded in this process.
+//! What is mapped in this process: executables, libraries and the program's data files.
 
 pub(crate) mod address_space;
+pub(crate) mod data_files;
 pub(crate) mod maps;
 pub(crate) mod objects;
+mod pages;
 pub(crate) mod segments;
 
 #[cfg(feature = "gum")]

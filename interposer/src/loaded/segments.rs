@@ -6,22 +6,19 @@
 
 use core::ops::ControlFlow;
 use std::ffi::CString;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use cutape_format::file_range::FileRange;
 use cutape_maps::{Mapping, mappings};
 
 use super::objects::{self, Object};
+use super::pages;
 use crate::process::errno::Errno;
 use crate::process::memory;
+use crate::process::regular_file::RegularFile;
 
 /// Of longer dynamic sections, that many entries are searched.
 const MOST_DYNAMIC: u64 = 512;
-const PAGE: u64 = 4096;
-/// Pages whose state is read at once.
-const PAGES: usize = 512;
 
 /// A read-only segment of a loaded object, and the file that it is mapped from.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +54,7 @@ impl Segment {
             modified: self.modified,
             path: &self.path,
             build_id: &self.build_id,
+            digest: None,
         }
     }
 
@@ -73,7 +71,9 @@ impl Segment {
 pub(crate) fn holding(address: u64, length: u64) -> Option<Segment> {
     let _errno = Errno::keep();
     let segment = known(address, length)?;
-    pages_are_the_files(address, length).then_some(segment)
+    // If the kernel does not tell, the segment's flags must do.
+    let is_unchanged = pages::are_the_files(address, length).unwrap_or(true);
+    is_unchanged.then_some(segment)
 }
 
 fn known(address: u64, length: u64) -> Option<Segment> {
@@ -171,63 +171,26 @@ fn in_file(found: Segment) -> Option<Segment> {
         return None;
     }
     let path = CString::new(line.path).ok()?;
-    // SAFETY: all-zero is a valid stat buffer.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: the path ends in NUL, and the buffer is ours.
-    let known = unsafe { libc::stat(path.as_ptr(), &raw mut status) } == 0;
-    if !known
-        || status.st_mode & libc::S_IFMT != libc::S_IFREG
-        || status.st_ino != line.inode
-        || (status.st_size as u64) < found.offset + (found.end - found.start)
-    {
+    let file = RegularFile::named(&path)?;
+    if file.inode != line.inode || file.length < found.offset + (found.end - found.start) {
         return None;
     }
     Some(Segment {
-        file_length: status.st_size as u64,
-        modified: (status.st_mtime as u64)
-            .wrapping_mul(1_000_000_000)
-            .wrapping_add(status.st_mtime_nsec as u64),
+        file_length: file.length,
+        modified: file.modified,
         path: path.into_bytes(),
         ..found
     })
 }
 
-/// Whether all pages are the file's. If a program makes a segment writable and changes it, the
-/// pages become its own.
-fn pages_are_the_files(address: u64, length: u64) -> bool {
-    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
-    const OF_A_FILE: u64 = 1 << 61;
-    // If the kernel does not tell, the segment's flags must do.
-    let Ok(pages) = File::open("/proc/self/pagemap") else {
-        return true;
-    };
-    let (mut page, last) = (address / PAGE, (address + length.max(1) - 1) / PAGE);
-    let mut states = [0u8; 8 * PAGES];
-    while page <= last {
-        let count = ((last - page + 1) as usize).min(PAGES);
-        let Some(states) = states.get_mut(..8 * count) else {
-            return true;
-        };
-        if pages.read_exact_at(states, page * 8).is_err() {
-            return true;
-        }
-        let own = |state: &[u8]| {
-            let state = state
-                .first_chunk::<8>()
-                .map_or(0, |s| u64::from_le_bytes(*s));
-            state & PRESENT_OR_SWAPPED != 0 && state & OF_A_FILE == 0
-        };
-        if states.chunks_exact(8).any(own) {
-            return false;
-        }
-        page += count as u64;
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
+
+    const PAGE: u64 = 4096;
 
     /// More than a page, in the test program's read-only data.
     static CONSTANT: [u8; 3 * PAGE as usize] = {

@@ -13,7 +13,7 @@ use cutape_registry::CopyOp;
 use crate::file::rows::Rows;
 use crate::host_memory::{Access, Operand};
 use crate::hot::frame::Frame;
-use crate::hot::recording::payload_policy;
+use crate::hot::recording::Direction;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::memory;
 use crate::queries::is_host;
@@ -220,13 +220,13 @@ pub(super) fn put_sources(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> O
     let copies = copies(frame, op);
     let sources = copies.iter().filter_map(|sides| sides.source);
     let sources: Vec<Rows> = sources.collect();
-    let policy = payload_policy().0;
+    let direction = Direction::ToDevice;
     let (parameter, field) = (1, field::HOST_BYTES);
     let lacks_host_memory =
         |sides: &Sides| sides.is_left_out && sides.addresses.into_iter().any(is_host);
     match sources.as_slice() {
-        [only] => snapshot::payload(draft, parameter, field, only, policy),
-        [_, ..] => snapshot::payload(draft, parameter, field, &*sources, policy),
+        [only] => snapshot::payload(draft, parameter, field, only, direction),
+        [_, ..] => snapshot::payload(draft, parameter, field, &*sources, direction),
         [] if count_of(frame, op) > MOST_COPIES || copies.iter().any(lacks_host_memory) => {
             snapshot::unreadable(draft, parameter, field)
         }

@@ -1,7 +1,6 @@
 //! Copies whose host side the roles cannot describe: those that a struct describes, and those that
 //! tell host from device by the address.
 
-use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
 use cutape_registry::{CopyOp, CopyShape};
 
@@ -11,7 +10,7 @@ use crate::described_copy::{Copy, End};
 use crate::file::rows::Rows;
 use crate::host_memory::{self, Access, Operand};
 use crate::hot::frame::Frame;
-use crate::hot::recording::payload_policy;
+use crate::hot::recording::Direction;
 use crate::hot::thread::{Draft, Thread};
 use crate::queries::is_host;
 use crate::{async_readback, snapshot};
@@ -88,16 +87,16 @@ fn host_side(frame: &Frame, op: CopyOp, end: End) -> Option<(u8, Rows)> {
     }
 }
 
-fn put(draft: &mut Draft<'_>, side: Option<(u8, Rows)>, policy: PayloadPolicy) -> Option<()> {
+fn put(draft: &mut Draft<'_>, side: Option<(u8, Rows)>, direction: Direction) -> Option<()> {
     side.map_or(Some(()), |(parameter, rows)| {
-        snapshot::payload(draft, parameter, field::HOST_BYTES, &rows, policy)
+        snapshot::payload(draft, parameter, field::HOST_BYTES, &rows, direction)
     })
 }
 
 /// Writes the bytes of host memory that is read, if there is any.
 fn put_source(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
     let side = host_side(frame, op, End::Source);
-    put(draft, side, payload_policy().0)
+    put(draft, side, Direction::ToDevice)
 }
 
 /// Adds a readback for host memory that is written, if the copy is asynchronous.
@@ -116,5 +115,5 @@ fn put_target(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
         return Some(());
     }
     let side = host_side(frame, op, End::Target);
-    put(draft, side, payload_policy().1)
+    put(draft, side, Direction::FromDevice)
 }

@@ -15,7 +15,7 @@ use super::visitor::Visitor;
 use super::{launch, origin};
 use crate::file::rows::Memory;
 use crate::hot::frame::Frame;
-use crate::hot::recording::payload_policy;
+use crate::hot::recording::Direction;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::memory;
 use crate::queries::current_context;
@@ -243,14 +243,14 @@ fn put_launch(draft: &mut Draft<'_>, frame: &Frame) -> Option<()> {
         .flat_map(u64::to_le_bytes)
         .collect();
     snapshot::own(draft, 0, field::HOST_RANGES, &ranges)?;
-    let policy = payload_policy().0;
+    let direction = Direction::ToDevice;
     let mut inline = 0;
     for copy in copies.iter().filter(|copy| copy.is_source) {
         inline += copy.rows.length();
-        if inline > MOST_INLINE && policy != PayloadPolicy::None {
+        if inline > MOST_INLINE && direction.policy() != PayloadPolicy::None {
             snapshot::blob(draft, 0, field::HOST_BYTES, &copy.rows)?;
         } else {
-            snapshot::payload(draft, 0, field::HOST_BYTES, &copy.rows, policy)?;
+            snapshot::payload(draft, 0, field::HOST_BYTES, &copy.rows, direction)?;
         }
     }
     Some(())

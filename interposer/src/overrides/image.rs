@@ -1,6 +1,7 @@
 //! Module and library images, from memory or from a file.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
+use std::os::fd::AsRawFd;
 
 use cutape_format::layout::{INLINE_LIMIT, field, snapshot_flag};
 use cutape_image::{Extent, extent, wrapper_data};
@@ -12,6 +13,7 @@ use crate::hot::frame::Frame;
 use crate::hot::thread::Draft;
 use crate::loaded::{maps, segments};
 use crate::process::memory;
+use crate::process::regular_file::RegularFile;
 use crate::snapshot;
 
 /// Enough for the first header of any image.
@@ -156,42 +158,18 @@ struct MappedFile {
 }
 
 impl MappedFile {
-    /// Maps a regular file. Opening a pipe, even for a moment, would let its writer start before
-    /// the driver reads: the writer would be killed by SIGPIPE, and the driver wait for ever.
+    /// Maps a regular file that is not empty.
     fn open(path: &CStr) -> Option<Self> {
-        // SAFETY: the path ends in NUL; the buffer is ours.
-        regular_length(|status| unsafe { libc::stat(path.as_ptr(), status) })?;
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-        // SAFETY: the path ends in NUL.
-        let descriptor = unsafe { libc::open(path.as_ptr(), flags) };
-        if descriptor < 0 {
-            return None;
-        }
-        let file = Self::map(descriptor);
-        // SAFETY: the descriptor is ours; the mapping stays without it.
-        unsafe { libc::close(descriptor) };
-        file
-    }
-
-    fn map(descriptor: i32) -> Option<Self> {
-        // SAFETY: the buffer is ours.
-        let length = regular_length(|status| unsafe { libc::fstat(descriptor, status) })?;
+        let (file, status) = RegularFile::open(path)?;
+        let length = usize::try_from(status.length).ok().filter(|&it| it != 0)?;
         let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+        let descriptor = file.as_raw_fd();
         // SAFETY: a fresh mapping, of which no reference is ever made: the file may change under
-        // it.
+        // it. It stays when the descriptor is closed.
         let start =
             unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, descriptor, 0) };
         (start != libc::MAP_FAILED).then_some(Self { start, length })
     }
-}
-
-/// The length of a regular file that is not empty, given how to ask for its status.
-fn regular_length(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<usize> {
-    // SAFETY: all-zero is a valid stat buffer.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    let is_known = ask(&raw mut status) == 0;
-    let is_regular = status.st_mode & libc::S_IFMT == libc::S_IFREG;
-    (is_known && is_regular && status.st_size > 0).then_some(status.st_size as usize)
 }
 
 impl Drop for MappedFile {

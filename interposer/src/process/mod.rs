@@ -7,4 +7,5 @@ pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod process_lock;
 pub(crate) mod readable;
+pub(crate) mod regular_file;
 pub(crate) mod settings;

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString};
 
 use cutape_format::PayloadPolicy;
 use cutape_registry::{
-    Backend, Digests, HostMemory, RecordedLength, RecorderSetting, Stacks, Switch,
+    Backend, Digests, HostMemory, RecordedLength, RecorderSetting, Stacks, Switch, WhenFull,
 };
 
 use super::env;
@@ -36,6 +36,9 @@ pub(crate) struct Settings {
     /// Launches of a stream up to a breadcrumb; 0: there are none.
     pub(crate) breadcrumbs: u32,
     pub(crate) checks_sources: bool,
+    /// The most bytes of the trace; 0: no limit.
+    pub(crate) max_size: u64,
+    pub(crate) when_full: WhenFull,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
     pub(crate) starts_paused: bool,
@@ -57,6 +60,8 @@ impl Default for Settings {
             outputs_of_exchanges: 0,
             breadcrumbs: 0,
             checks_sources: false,
+            max_size: 0,
+            when_full: WhenFull::Stop,
             driver_log: true,
             measures_cost: false,
             starts_paused: false,
@@ -100,6 +105,10 @@ impl Settings {
             RecorderSetting::Digests => self.digests = Digests::from_word(word),
             RecorderSetting::OutputsOfExchanges => self.outputs_of_exchanges = bytes(word),
             RecorderSetting::Breadcrumbs => self.breadcrumbs = number(word).unwrap_or(0),
+            RecorderSetting::MaxSize => self.max_size = bytes(word),
+            RecorderSetting::WhenFull => {
+                self.when_full = WhenFull::from_word(word).unwrap_or(WhenFull::Stop);
+            }
             RecorderSetting::DriverLog => {
                 self.driver_log = Switch::from_word(word) != Some(Switch::Off);
             }

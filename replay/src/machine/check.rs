@@ -133,15 +133,27 @@ pub(crate) fn of_driver(trace: &Trace, plan: &Plan, api: &Api) -> Vec<Difference
         let what = "functions that the trace calls";
         found.push(reason(what, some(&lacking), "not exported", why));
     }
-    let missing: Vec<String> = plan
-        .needs
-        .missing_images
-        .iter()
-        .map(|image| format!("call {} {}: {}", image.call, image.function, image.why))
-        .collect();
-    if !missing.is_empty() {
-        let why = "kernels of them cannot be launched; `cutape pack` brings files into the trace where they are";
-        found.push(reason("device code", some(&missing), "missing", why));
+    for (what, missing, why) in [
+        (
+            "device code",
+            &plan.needs.missing_images,
+            "kernels of them cannot be launched; `cutape pack` brings files into the trace where they \
+             are",
+        ),
+        (
+            "data files",
+            &plan.needs.missing_payloads,
+            "what was copied from them is left out; `cutape pack --embed` brings them into the trace \
+             where they are",
+        ),
+    ] {
+        let calls = missing
+            .iter()
+            .map(|it| format!("call {} {}: {}", it.call, it.function, it.why));
+        let missing: Vec<String> = calls.collect();
+        if !missing.is_empty() {
+            found.push(reason(what, some(&missing), "missing", why));
+        }
     }
     found
 }

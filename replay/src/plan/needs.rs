@@ -30,7 +30,9 @@ pub struct Needs {
     /// The loads of device code, each content once a device.
     pub images: Vec<ImageUse>,
     /// The loads whose code is not in the trace or in the files that it names.
-    pub missing_images: Vec<MissingImage>,
+    pub missing_images: Vec<MissingBytes>,
+    /// The copies whose bytes are in a file of the program's data that is missing or has changed.
+    pub missing_payloads: Vec<MissingBytes>,
     /// Pairs of devices between which the program enabled peer access.
     pub peer_access: Vec<PeerAccess>,
     /// By call that exports or imports memory: the device that has it, or that is to use it, if it
@@ -61,15 +63,25 @@ pub struct PeerAccess {
     pub call: u64,
 }
 
-/// A load whose code is not to be had.
+/// A call whose bytes are not to be had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MissingImage {
+pub struct MissingBytes {
     /// The call.
     pub call: u64,
     /// Its exported name.
     pub function: String,
     /// Why.
     pub why: String,
+}
+
+impl MissingBytes {
+    fn of(call: &Call<'_>, why: String) -> Self {
+        Self {
+            call: call.index,
+            function: call.signature.name.clone(),
+            why,
+        }
+    }
 }
 
 /// Where memory was allocated: the context decides, and its device may be seen only later.
@@ -94,6 +106,7 @@ struct Interest {
     contexts: bool,
     devices: bool,
     images: bool,
+    sources: bool,
 }
 
 impl Interest {
@@ -131,6 +144,8 @@ impl Interest {
             devices: (makes || !asks) && names_device,
             images: any(|role| matches!(role, Role::Image | Role::String))
                 || matches!(function.family, Family::Link(_)),
+            sources: any(|role| matches!(role, Role::HostRead(_)))
+                || matches!(function.family, Family::Copy(_)),
         }
     }
 }
@@ -248,6 +263,9 @@ impl<'t> Observer<'t> {
         }
         if interest.images {
             self.follow_images(call, function);
+        }
+        if interest.sources {
+            self.follow_sources(call);
         }
     }
 
@@ -467,12 +485,28 @@ impl<'t> Observer<'t> {
         }
     }
 
+    /// Looks for the files that hold what a call copies. What looks as it did is read only by the
+    /// copy itself.
+    fn follow_sources(&mut self, call: &Call<'t>) {
+        for snapshot in call.snapshots() {
+            let Bytes::InFile(range) = snapshot.bytes else {
+                continue;
+            };
+            let blob = range.blob();
+            if self.trace.blob_position(blob.position).is_none()
+                && self.seen.insert((blob, None))
+                && range.look().is_err()
+                && let Err(damage) = self.trace.resolve(snapshot.bytes)
+            {
+                self.needs
+                    .missing_payloads
+                    .push(MissingBytes::of(call, damage.what));
+            }
+        }
+    }
+
     fn missing(&mut self, call: &Call<'t>, why: String) {
-        self.needs.missing_images.push(MissingImage {
-            call: call.index,
-            function: call.signature.name.clone(),
-            why,
-        });
+        self.needs.missing_images.push(MissingBytes::of(call, why));
     }
 
     /// What was found.
