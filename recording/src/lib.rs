@@ -30,4 +30,4 @@ pub use rank::trace_name;
 pub use reservation::Reservation;
 pub use session::{Outcome, Session, report_missing, start};
 pub use starter::advice;
-pub use words::{BackendChoice, payloads};
+pub use words::{BackendChoice, contents, payloads, secrets};

@@ -44,6 +44,7 @@ mod rank_flags;
 mod ranks;
 mod ranks_rules;
 mod recording;
+mod redact;
 mod references;
 mod report;
 mod sources;
@@ -104,6 +105,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("ranks", ranks::add_to),
     ("ranks_rules", ranks_rules::add_to),
     ("recording", recording::add_to),
+    ("redact", redact::add_to),
     ("references", references::add_to),
     ("sources", sources::add_to),
     ("stacks", stacks::add_to),

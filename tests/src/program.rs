@@ -299,9 +299,9 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 11] = [
+    const OTHERS: [&str; 12] = [
         "diff", "endings", "execute", "forward", "growing", "loading", "markers", "private",
-        "ranks", "sources", "stacks",
+        "ranks", "redact", "sources", "stacks",
     ];
 
     /// A program in a folder that no test knows would never run.
