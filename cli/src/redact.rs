@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
-use cutape_format::{Contents, Secret, Secrets};
+use cutape_format::{Contents, PayloadPolicies, Secret, Secrets};
 use cutape_recording::{contents, secrets};
 use cutape_redact::Choice;
 use cutape_render::quantity;
@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let choice = Choice {
         secrets,
         contents: arguments.contents,
+        policies: PayloadPolicies::default(),
     };
     let target = &arguments.output;
     let written = AtomicU64::new(0);

@@ -57,7 +57,7 @@ pub use pack::{
     Synthetic, TemporaryFile, is_payload, pack, pack_calls, pack_counting, pack_redacted,
     pack_with_policies, remove_temporary_files, repair,
 };
-pub use payload_policy::{PayloadPolicies, PayloadPolicy};
+pub use payload_policy::{PayloadPolicies, PayloadPolicy, REDACT};
 #[cfg(feature = "read")]
 pub use read::{
     call::{Call, Leave},

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use cutape_format::Secrets;
 use cutape_registry::{RecorderSetting, Stacks, Switch};
 
 use crate::backend::SelectedBackend;
@@ -45,6 +46,10 @@ impl Settings<'_> {
                 bytes.map(|bytes| bytes.to_string().into())
             }
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
+            RecorderSetting::Redact => {
+                let secrets: Secrets = recording.redact.iter().copied().collect();
+                (!secrets.is_empty()).then(|| secrets.words().into())
+            }
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
         }
     }

@@ -16,7 +16,10 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use cutape_format::{Contents, PackSummary, Redaction, Secret, Secrets, Symbol, Trace};
+use cutape_format::{
+    Contents, PackSummary, PayloadPolicies, REDACT, REDACTED, Redaction, Secret, Secrets, Symbol,
+    Trace,
+};
 
 pub use kept_words::KeptWords;
 pub use subject::subject;
@@ -36,6 +39,39 @@ pub struct Choice {
     pub secrets: Secrets,
     /// In the place of payloads.
     pub contents: Contents,
+    /// What is kept of payloads that stay.
+    pub policies: PayloadPolicies,
+}
+
+/// What a trace is to be redacted of when it is packed, and has not been yet.
+pub fn asked(trace: &Trace) -> Secrets {
+    let secrets = |key| Secrets::of_words(trace.meta_value(key).unwrap_or_default());
+    let done = secrets(REDACTED);
+    let asked = secrets(REDACT).iter();
+    asked.filter(|&secret| !done.has(secret)).collect()
+}
+
+/// Packs a trace, without what its recorder was told to remove.
+///
+/// # Errors
+/// As [`cutape_format::pack_counting`] and [`redact()`].
+pub fn pack(
+    trace: &Trace,
+    target: &Path,
+    (meta, symbols): (&[(String, String)], &[Symbol]),
+    policies: PayloadPolicies,
+    written: &AtomicU64,
+) -> io::Result<PackSummary> {
+    let secrets = asked(trace);
+    if secrets.is_empty() {
+        return cutape_format::pack_counting(trace, target, meta, symbols, policies, written);
+    }
+    let choice = Choice {
+        secrets,
+        contents: Contents::Zeros,
+        policies,
+    };
+    redact(trace, target, (meta, symbols), choice, written)
 }
 
 /// Writes `trace` to `target` without the chosen secrets, adding `meta` entries and `symbols`. Keeps
@@ -58,6 +94,7 @@ pub fn redact(
     let redaction = Redaction {
         secrets: choice.secrets,
         contents: choice.contents,
+        policies: choice.policies,
         subject: &subject,
         parameters: &|bytes| words.only(bytes),
     };

@@ -10,7 +10,8 @@ use cutape_format::layout::{
 };
 use cutape_format::{Bytes, CallPart, Trace, codec, is_payload};
 use cutape_tests::{
-    Program, Suite, compile, compiled, files, names, parts, programs, record, replay, root, run,
+    Program, Suite, compile, compiled, ending, files, names, parts, programs, record, replay, root,
+    run,
 };
 use serde_json::Value;
 
@@ -311,4 +312,163 @@ fn a_redacted_trace_is_redacted_again(folder: &Path) {
     // The same choice gives the same bytes.
     redact(&recorded.trace, &other, &["--remove", "environment,names"]);
     assert!(fs::read(&once).unwrap() == fs::read(&other).unwrap());
+}
+
+fn record_redacts(folder: &Path) {
+    let all = format!("--redact={EVERYTHING}");
+    let usual: HashSet<&str> = HashSet::from(["kernel", "range", "mark"]);
+    for (option, left) in [(&*all, HashSet::new()), ("--redact", usual)] {
+        let folder = folder.join(left.len().to_string());
+        fs::create_dir(&folder).unwrap();
+        let recorded = recorded(&folder, &["--stacks=all", option]);
+        assert_eq!(found(&recorded, &recorded.trace), left, "{option}");
+        let trace = Trace::open(&recorded.trace).unwrap();
+        assert_eq!(trace.meta_value("redact"), None);
+        assert!(trace.meta_value("redacted").is_some());
+        run(&mut parts().cutape(&[&"check", &recorded.trace])).assert_code(0);
+    }
+}
+
+/// What the recorder itself leaves out, in a trace that nothing has packed; `pack` does the rest.
+fn what_record_could_not_pack(folder: &Path) {
+    let program = ending();
+    let raw = folder.join("raw.cutape");
+    // The settings that `record` gives, without its packing.
+    let mut bare = std::process::Command::new(&program);
+    let interposer = parts().cutape.with_file_name("libcutape_interposer.so");
+    bare.arg("end")
+        .env("LD_LIBRARY_PATH", &parts().driver_folder)
+        .env("LD_PRELOAD", interposer)
+        .env("CUTAPE_TRACE", &raw)
+        .env("CUTAPE_DRIVER", parts().driver_folder.join("libcuda.so.1"))
+        .env("CUTAPE_REDACT", "environment,paths,payloads")
+        .env("CUDA_SECRET", "unforeseen");
+    run(&mut bare);
+    let opened = Trace::open(&raw).unwrap();
+    let keys = |trace: &Trace| {
+        trace
+            .meta()
+            .iter()
+            .map(|entry| entry.0.clone())
+            .collect::<Vec<_>>()
+    };
+    let starts = ["environment.", "argument.", "program", "directory"];
+    for key in keys(&opened) {
+        assert!(!starts.iter().any(|start| key.starts_with(start)), "{key}");
+    }
+    let packed = folder.join("packed.cutape");
+    run(&mut parts().cutape(&[&"pack", &raw, &"-o", &packed])).assert_code(0);
+    let opened = Trace::open(&packed).unwrap();
+    assert_eq!(
+        opened.meta_value("redacted"),
+        Some("payloads,environment,paths")
+    );
+    assert!(
+        opened
+            .mappings()
+            .iter()
+            .all(|mapping| !mapping.path.contains("ending"))
+    );
+}
+
+fn a_policy_is_imposed(folder: &Path) {
+    let policy = folder.join("policy.toml");
+    fs::write(&policy, "redact = [\"payloads\", \"environment\"]\n").unwrap();
+    let trace = folder.join("a.cutape");
+    let recording = |options: &[&str]| {
+        let mut command = record(&trace, options, &[&compiled("clean/launch_vector_add")]);
+        command.env("CUTAPE_POLICY", &policy);
+        run(&mut command)
+    };
+    recording(&["--redact=paths", "--payloads", "all"]).assert(0);
+    let opened = Trace::open(&trace).unwrap();
+    assert_eq!(
+        opened.meta_value("redacted"),
+        Some("payloads,environment,paths")
+    );
+    assert_eq!(opened.meta_value("payloads"), Some("none"));
+    fs::remove_file(&trace).unwrap();
+    for (options, text, expected) in [
+        (
+            &["--no-pack"][..],
+            None,
+            "--no-pack conflicts with the policy",
+        ),
+        (
+            &["--digests"],
+            None,
+            "--digests keeps contents of memory, which the policy",
+        ),
+        (&[], Some("redact = ["), "line 1"),
+        (
+            &[],
+            Some("redact = [\"all\"]"),
+            "`all` is none of payloads, parameters",
+        ),
+    ] {
+        if let Some(text) = text {
+            fs::write(&policy, text).unwrap();
+        }
+        let output = recording(options);
+        output.assert_code(2);
+        let message = &output.stderr;
+        assert!(message.contains(expected), "{message}");
+        assert!(
+            message.contains("policy.toml") && message.lines().count() == 1,
+            "{message}"
+        );
+        assert!(!trace.exists(), "{options:?}");
+    }
+    fs::remove_file(&policy).unwrap();
+    let output = recording(&[]);
+    output.assert_code(2);
+    assert!(
+        output.stderr.contains("nothing is recorded without it"),
+        "{}",
+        output.stderr
+    );
+}
+
+fn info_says_what_is_revealed(folder: &Path) {
+    let recorded = recorded(folder, &["--stacks=all"]);
+    let redacted = folder.join("redacted.cutape");
+    redact(&recorded.trace, &redacted, &["--remove", EVERYTHING]);
+    let reveals = |trace: &Path| {
+        let output = run(&mut parts().cutape(&[&"info", &"--format", &"json", &trace]));
+        let all: Value = serde_json::from_str(&output.stdout).unwrap();
+        all["reveals"].clone()
+    };
+    let numbers = [
+        "payloads",
+        "payload_bytes",
+        "kernel_parameters",
+        "arguments",
+        "images",
+    ];
+    let before = reveals(&recorded.trace);
+    for key in numbers.iter().chain(&["paths", "images_with_ptx"]) {
+        assert!(before[key].as_u64() > Some(0), "{key} in {before}");
+    }
+    assert!(
+        before["environment"]
+            .as_array()
+            .unwrap()
+            .contains(&"CUDA_SECRET".into())
+    );
+    let after = reveals(&redacted);
+    for key in [
+        "payloads",
+        "payload_bytes",
+        "arguments",
+        "images",
+        "hashed_payloads",
+    ] {
+        assert_eq!(after[key], 0, "{key} in {after}");
+    }
+    assert_eq!(after["redacted"], format!("{EVERYTHING},images"));
+    let text = run(&mut parts().cutape(&[&"info", &redacted])).stdout;
+    assert!(
+        text.contains("  removed         payloads, parameters"),
+        "{text}"
+    );
 }

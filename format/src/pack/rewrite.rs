@@ -136,7 +136,7 @@ pub fn pack_redacted(
             payloads: PayloadPolicy::None,
             outputs: PayloadPolicy::None,
         },
-        false => PayloadPolicies::default(),
+        false => redaction.policies,
     };
     let changes = Changes {
         symbols,

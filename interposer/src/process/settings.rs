@@ -33,6 +33,15 @@ pub(crate) struct Settings {
     pub(crate) checks_sources: bool,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
+    /// What the trace is redacted of when it is packed.
+    pub(crate) redact: Option<CString>,
+}
+
+/// Whether a word is in a list with commas.
+pub(crate) fn lists(list: Option<&CStr>, word: &str) -> bool {
+    let list = list.map_or(&[][..], CStr::to_bytes);
+    let mut words = list.split(|&byte| byte == b',');
+    words.any(|other| other == word.as_bytes())
 }
 
 impl Default for Settings {
@@ -50,6 +59,7 @@ impl Default for Settings {
             checks_sources: false,
             driver_log: true,
             measures_cost: false,
+            redact: None,
         }
     }
 }
@@ -91,6 +101,7 @@ impl Settings {
                 self.driver_log = Switch::from_word(word) != Some(Switch::Off);
             }
             RecorderSetting::Cost => self.measures_cost = true,
+            RecorderSetting::Redact => self.redact = Some(value),
             // Read where they are needed: here, and in the auditing library.
             RecorderSetting::Backend | RecorderSetting::AuditLeadsTo => {}
         }

@@ -13,6 +13,7 @@ pub(crate) use notes::ChangedNote;
 pub(crate) use redactor::Redactor;
 pub use synthetic::{Contents, Synthetic};
 
+use crate::payload_policy::PayloadPolicies;
 use crate::read::signature::Signature;
 
 /// The meta entry that lists what was removed.
@@ -137,6 +138,8 @@ pub struct Redaction<'a> {
     pub secrets: Secrets,
     /// What takes the place of bytes that were copied to devices.
     pub contents: Contents,
+    /// What is kept of payloads that stay.
+    pub policies: PayloadPolicies,
     /// What a parameter, by its position, holds or points at.
     pub subject: &'a (dyn Fn(&Signature, usize) -> Subject + Sync),
     /// What is left of the parameters of a kernel: as many bytes.
