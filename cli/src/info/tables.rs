@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 
 use cutape_analyzer::demangle::{bare, demangle};
+use cutape_format::{Secret, Secrets};
 use cutape_render::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
 use cutape_report::summary::{
     CallFacts, MachineFacts, ProcessFacts, Revealed, Summary, TraceFacts,
@@ -429,7 +430,12 @@ fn write_revealed(revealed: &Revealed, page: &mut Page<'_>) -> io::Result<()> {
         )),
     };
     let parameters = revealed.kernel_parameters;
-    let parameters = (parameters > 0).then(|| format!("of {}", count(parameters, "launch")));
+    let redacted = Secrets::of_words(revealed.redacted.as_deref().unwrap_or_default());
+    let what = match redacted.has(Secret::Parameters) {
+        true => "addresses only, ",
+        false => "",
+    };
+    let parameters = (parameters > 0).then(|| format!("{what}{} kernels", grouped(parameters)));
     let mut environment = revealed.environment.join(", ");
     if revealed.arguments > 0 {
         let comma = if environment.is_empty() { "" } else { "; " };
