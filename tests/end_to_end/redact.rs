@@ -244,6 +244,18 @@ fn programs_are_the_same(folder: &Path, program: &Program) {
     }
 }
 
+fn recorded_on_real_hardware(folder: &Path) {
+    let folders = files(&root().join("traces")).into_iter();
+    let folders = folders.filter(|path| path.is_dir());
+    let traces: Vec<_> = folders.flat_map(|folder| files(&folder)).collect();
+    assert!(traces.len() > 20, "{traces:?}");
+    for source in traces {
+        let target = folder.join(source.file_name().unwrap());
+        redact(&source, &target, &[]);
+        assert_eq!(findings(&target), findings(&source), "{}", source.display());
+    }
+}
+
 /// The findings of a trace, but for those that rest on contents.
 fn findings(trace: &Path) -> Vec<(String, String, u64)> {
     let output = run(&mut parts().cutape(&[&"check", &"--format", &"json", &trace]));
