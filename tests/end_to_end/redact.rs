@@ -23,7 +23,12 @@ pub(crate) fn add_to(suite: &mut Suite) {
         .test(
             "a_redacted_trace_is_redacted_again",
             a_redacted_trace_is_redacted_again,
-        );
+        )
+        .test("recorded_on_real_hardware", recorded_on_real_hardware)
+        .test("record_redacts", record_redacts)
+        .test("what_record_could_not_pack", what_record_could_not_pack)
+        .test("a_policy_is_imposed", a_policy_is_imposed)
+        .test("info_says_what_is_revealed", info_says_what_is_revealed);
     for program in programs().unwrap_or_else(|error| panic!("{error}")) {
         let name = format!("programs/{}", program.name);
         suite.test(name, move |folder: &Path| {
