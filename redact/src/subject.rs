@@ -4,7 +4,7 @@ use cutape_format::{Signature, Subject};
 
 /// Strings and texts by the name of their parameter in cuda.h. The roles do not tell paths from
 /// names.
-const TEXTS: [(&str, Subject); 13] = [
+const TEXTS: [(&str, Subject); 11] = [
     ("fileName", Subject::Path),
     ("fname", Subject::Path),
     ("path", Subject::Path),
@@ -15,10 +15,8 @@ const TEXTS: [(&str, Subject); 13] = [
     ("logBuffer", Subject::Text),
     // Functions of the driver, devices, results.
     ("symbol", Subject::Call),
-    ("symbolName", Subject::Call),
     ("pStr", Subject::Call),
     ("pciBusId", Subject::Call),
-    ("dev", Subject::Call),
 ];
 
 /// Parameters whose role is not that of a text, by function and name.

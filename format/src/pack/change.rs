@@ -7,7 +7,7 @@ use crate::layout::{
     BlobRef, EnterHead, INLINE_LIMIT, RecordHead, SnapshotHead, record_kind, snapshot_flag,
 };
 use crate::pack::record::blob_of;
-use crate::pack::redact::Synthetic;
+use crate::pack::synthetic::Synthetic;
 use crate::read::call::Arguments;
 use crate::read::record::Enter;
 use crate::read::signature::Signature;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Secret;
+use super::redaction::Secret;
 use super::redactor::Redactor;
 use crate::codec::{self, Encode};
 use crate::layout::{

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use super::redaction::{Redaction, Secret, Subject};
 use super::texts::Texts;
-use super::{Contents, Redaction, Secret, Subject, Synthetic};
 use crate::layout::{SnapshotHead, field};
 use crate::pack::change::{CallChange, CallPart, NewBytes};
 use crate::pack::record::blob_of;
+use crate::pack::synthetic::{Contents, Synthetic};
 use crate::read::error::Error;
 use crate::read::signature::{Signature, ValueType};
 use crate::read::snapshot::Bytes;

@@ -1,7 +1,7 @@
 //! What is left of the tables of a trace: facts, mappings, symbols, sources.
 
+use super::redaction::{REDACTED, Secret, Secrets};
 use super::redactor::Redactor;
-use super::{REDACTED, Secret, Secrets};
 use crate::layout::{Mapping, ResolvedAddress, Symbol};
 
 /// Facts that tell neither contents nor texts of the program.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Redaction, Secret, Subject};
+use super::redaction::{Redaction, Secret, Subject};
 use crate::layout::field;
 use crate::read::error::Error;
 use crate::read::note::Note;
