@@ -51,6 +51,9 @@ impl Settings<'_> {
                 (!secrets.is_empty()).then(|| secrets.words().into())
             }
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
+            RecorderSetting::StartAt => recording.start_at.clone().map(OsString::from),
+            RecorderSetting::RecordFor => recording.length.clone().map(OsString::from),
+            RecorderSetting::StartPaused => switch(recording.start_paused, Switch::On),
         }
     }
 }

@@ -43,6 +43,7 @@ impl Redactor<'_> {
             | note_kind::LOOKED
             | note_kind::LOOKED_BEFORE
             | note_kind::NESTED_CALL
+            | note_kind::GAP
             // Texts of the recorder, and names of functions of the driver.
             | note_kind::STOPPED
             | note_kind::UNKNOWN_SYMBOL => Some(Cow::Borrowed(bytes)),

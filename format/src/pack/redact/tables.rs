@@ -30,7 +30,7 @@ const HARMLESS: [&str; 22] = [
     "cut.state-call",
 ];
 /// The same for keys that begin so.
-const HARMLESS_STARTS: [&str; 7] = [
+const HARMLESS_STARTS: [&str; 8] = [
     "recorder.",
     "host.",
     "device.",
@@ -38,6 +38,7 @@ const HARMLESS_STARTS: [&str; 7] = [
     "exit.",
     "repair.",
     "cut.state-",
+    "left-out.",
 ];
 
 impl Redactor<'_> {
