@@ -40,6 +40,7 @@ mod pack;
 mod python_options;
 mod race;
 mod record;
+mod redact;
 mod repair;
 mod replay;
 mod replay_options;
@@ -178,6 +179,8 @@ enum Verb {
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
     Pack(pack::Arguments),
+    /// Write a trace without contents, environment, paths, names.
+    Redact(redact::Arguments),
     /// Copy the readable part of a damaged trace.
     Repair(repair::Arguments),
     /// Record, check and replay a small program that has a bug.
@@ -343,6 +346,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Debug(arguments) => debug::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
+        Verb::Redact(arguments) => redact::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
         Verb::Demo(arguments) => demo::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments, &Arguments::command()),

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let written = AtomicU64::new(0);
     let pack = |path: &Path| {
         let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
-            cutape_format::pack_counting(&trace, path, &[], &symbols, kept, &written)
+            cutape_redact::pack(&trace, path, (&[], &symbols), kept, &written)
         });
         packed.map_err(|error| Failure::cannot_write(target, &error))
     };

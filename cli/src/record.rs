@@ -86,7 +86,7 @@ copy of libcuda under another name.";
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let on_terminal = !arguments.quiet && io::stderr().is_terminal();
     if arguments.no_pack {
-        cutape_recording::check_no_pack(arguments.recording.kept())?;
+        arguments.recording.check_no_pack()?;
     }
     let trace = match &arguments.output {
         Some(path) => Reservation::named(&trace_name(path), arguments.overwrite)?,

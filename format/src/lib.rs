@@ -56,11 +56,12 @@ pub use file_range::FileRange;
 pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
 #[cfg(feature = "read")]
 pub use pack::{
-    AddedMemory, CallChange, CallPart, CallSelection, MemoryPiece, NewBytes, PackSummary,
-    ReadPiece, RepairSummary, SnapshotChange, TemporaryFile, is_payload, pack, pack_calls,
-    pack_counting, pack_with_policies, remove_temporary_files, repair,
+    AddedMemory, CallChange, CallPart, CallSelection, Contents, MemoryPiece, NewBytes, PackSummary,
+    REDACTED, ReadPiece, Redaction, RepairSummary, Secret, Secrets, SnapshotChange, Subject,
+    Synthetic, TemporaryFile, is_payload, pack, pack_calls, pack_counting, pack_redacted,
+    pack_with_policies, remove_temporary_files, repair,
 };
-pub use payload_policy::{PayloadPolicies, PayloadPolicy};
+pub use payload_policy::{PayloadPolicies, PayloadPolicy, REDACT};
 #[cfg(feature = "read")]
 pub use read::{
     call::{Call, Leave},

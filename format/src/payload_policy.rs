@@ -1,5 +1,8 @@
 //! What a trace keeps of payloads: bytes that the program copied to devices or back.
 
+/// The meta entry that says what is to be removed when the trace is packed.
+pub const REDACT: &str = "redact";
+
 /// What is kept of the bytes that are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PayloadPolicy {

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
-use cutape_format::{PayloadPolicies, PayloadPolicy};
+use cutape_format::{PayloadPolicies, PayloadPolicy, Secret, Secrets};
 use cutape_registry::{Digests, HostMemory, RecordedLength, Stacks, StartCondition, WhenFull};
 
+use crate::payloads;
+use crate::policy::Policy;
 use crate::words::{self, BackendChoice};
 use cutape_render::quantity;
 use cutape_terminal::failure::Failure;
 
 /// How to record a program.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Recording {
     /// What to keep of the bytes that the program copies to devices.
     #[arg(long, value_parser = words::payloads(), default_value = "all", value_name = "WHAT")]
@@ -98,6 +100,20 @@ pub struct Recording {
         requires = "max_size"
     )]
     pub when_full: WhenFull,
+    /// Remove secrets when the trace is packed, as `cutape redact --remove` does.
+    /// --redact alone means payloads, parameters, environment, paths. What of
+    /// that the recorder can leave out is never written.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_parser = words::secrets(),
+        value_delimiter = ',',
+        num_args = 0..,
+        require_equals = true,
+        default_missing_values = ["payloads", "parameters", "environment", "paths"],
+        verbatim_doc_comment
+    )]
+    pub redact: Vec<Secret>,
     /// Do not record ranges and marks of NVTX.
     #[arg(long)]
     pub no_nvtx: bool,
@@ -176,11 +192,62 @@ fn recorded_length(text: &str) -> Result<String, String> {
 }
 
 impl Recording {
-    /// Refuses options that contradict each other.
+    /// These options with what the machine's policy asks for, and without what is to be redacted
+    /// and need not be written.
     ///
     /// # Errors
-    /// If there are such.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    /// If options contradict each other or the policy, or the policy cannot be read.
+    pub fn limited(&self) -> Result<Self, Failure> {
+        let policy = Policy::find()?;
+        let mut limited = self.clone();
+        let asked: Secrets = self.redact.iter().copied().collect();
+        let secrets = asked.and(policy.redact);
+        limited.redact = secrets.iter().collect();
+        if secrets.has(Secret::Payloads) {
+            limited.payloads = PayloadPolicy::None;
+            limited.outputs = PayloadPolicy::None;
+            limited.refuse_contents(&policy)?;
+        }
+        limited.no_nvtx |= secrets.has(Secret::Names);
+        limited.no_driver_log |= secrets.has(Secret::Names) || secrets.has(Secret::Paths);
+        limited.check()?;
+        Ok(limited)
+    }
+
+    /// Refuses options that keep what is removed with payloads.
+    fn refuse_contents(&self, policy: &Policy) -> Result<(), Failure> {
+        let option = match (self.digests, self.outputs_of_exchanges) {
+            (Some(_), _) => "--digests",
+            (_, Some(_)) => "--outputs-of-exchanges",
+            _ => return Ok(()),
+        };
+        let asks = policy.asks_for(Secret::Payloads, "--redact");
+        Err(Failure::unusable(format!(
+            "{option} keeps contents of memory, which {asks} removes with payloads: give one of \
+             the two"
+        )))
+    }
+
+    /// Refuses `--no-pack` where packing removes or hashes something.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn check_no_pack(&self) -> Result<(), Failure> {
+        payloads::check_no_pack(self.kept())?;
+        let policy = Policy::find()?;
+        let asked: Secrets = self.redact.iter().copied().collect();
+        let Some(first) = asked.and(policy.redact).iter().next() else {
+            return Ok(());
+        };
+        let asks = policy.asks_for(first, "--redact");
+        Err(Failure::unusable(format!(
+            "--no-pack conflicts with {asks}: packing removes {}; leave out --no-pack",
+            asked.and(policy.redact).words().replace(',', ", ")
+        )))
+    }
+
+    /// Refuses options that contradict each other.
+    fn check(&self) -> Result<(), Failure> {
         if self.outputs_of_exchanges.is_some() && self.payloads != PayloadPolicy::All {
             return Err(Failure::unusable(format!(
                 "--outputs-of-exchanges keeps bytes that a replay puts back; --payloads {} leaves \

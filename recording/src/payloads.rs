@@ -9,7 +9,7 @@ use cutape_terminal::failure::Failure;
 ///
 /// # Errors
 /// If `kept` has `hash`.
-pub fn check_no_pack(kept: PayloadPolicies) -> Result<(), Failure> {
+pub(crate) fn check_no_pack(kept: PayloadPolicies) -> Result<(), Failure> {
     let option = match (kept.payloads, kept.outputs) {
         (PayloadPolicy::Hash, _) => "--payloads",
         (_, PayloadPolicy::Hash) => "--outputs",

@@ -69,7 +69,7 @@ pub fn start(
             "no program: give it and its arguments after --, e.g. `cutape record -- ./app 1 2`",
         )
     })?;
-    recording.check()?;
+    let recording = &recording.limited()?;
     let program = match words {
         [only] => program_file::find_alone(only)?,
         _ => program_file::find(name)?,
@@ -329,10 +329,13 @@ pub fn pack_in_place(
     let written = AtomicU64::new(0);
     let path = trace.path();
     let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
-        cutape_format::pack_counting(&trace, path, &meta, &symbols, kept, &written)
+        cutape_redact::pack(&trace, path, (&meta, &symbols), kept, &written)
     });
     packed.map_err(|error| {
         let unhashed = match payloads::await_hashing(&trace) {
+            _ if !cutape_redact::asked(&trace).is_empty() => {
+                " and holds what was to be redacted; `cutape pack` redacts it"
+            }
             true => " with all payload bytes; `cutape pack` replaces them with hashes",
             false => "",
         };

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use cutape_format::Secrets;
 use cutape_registry::{RecorderSetting, Stacks, Switch};
 
 use crate::backend::SelectedBackend;
@@ -51,6 +52,10 @@ impl Settings<'_> {
             RecorderSetting::MaxSize => recording.max_size.map(|bytes| bytes.to_string().into()),
             RecorderSetting::WhenFull => Some(recording.when_full.word().into()),
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
+            RecorderSetting::Redact => {
+                let secrets: Secrets = recording.redact.iter().copied().collect();
+                (!secrets.is_empty()).then(|| secrets.words().into())
+            }
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
             RecorderSetting::StartAt => recording.start_at.clone().map(OsString::from),
             RecorderSetting::RecordFor => recording.length.clone().map(OsString::from),

@@ -1,7 +1,7 @@
 //! The words that options of recording take, with their help.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cutape_format::PayloadPolicy;
+use cutape_format::{Contents, PayloadPolicy, Secret};
 use cutape_registry::{Backend, Digests, HostMemory, Stacks, WhenFull};
 
 /// Which backend `--backend` asks for.
@@ -27,6 +27,34 @@ pub fn payloads() -> impl TypedValueParser<Value = PayloadPolicy> {
                 "Only their number and a blake3 hash, computed when the trace is packed"
             }
             PayloadPolicy::None => "Only their number",
+        },
+    )
+}
+
+/// Parses what `redact` removes.
+pub fn secrets() -> impl TypedValueParser<Value = Secret> {
+    parser(&Secret::EVERY, Secret::word, |secret| match secret {
+        Secret::Payloads => "Bytes copied to devices and back, their hashes and digests",
+        Secret::Parameters => "Parameters of kernels, but for addresses and handles",
+        Secret::Environment => "Variables, and the arguments of the program",
+        Secret::Paths => "Paths of programs, libraries, sources, images; names of threads",
+        Secret::Names => "Names of kernels, functions, ranges and marks; the images",
+        Secret::Images => "Bytes of code images, which a replay then cannot load",
+    })
+}
+
+/// Parses what takes the place of payloads.
+pub fn contents() -> impl TypedValueParser<Value = Contents> {
+    parser(
+        &Contents::EVERY,
+        Contents::word,
+        |contents| match contents {
+            Contents::Zeros => "Their number only; a replay copies zeros",
+            Contents::Pattern => "The f32 1.0, again and again",
+            Contents::Statistics => {
+                "Random f32 between the powers of two that enclose the numbers, where the bytes are \
+             f32; else zeros"
+            }
         },
     )
 }

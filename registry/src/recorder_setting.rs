@@ -70,6 +70,9 @@ settings! {
     WhenFull "WHEN_FULL";
     /// Whether the driver's error log is recorded: a [`Switch`]; without it, yes.
     DriverLog "DRIVER_LOG";
+    /// What the trace is redacted of when it is packed, as words of the format's `Secret` with commas
+    /// between them. The environment and paths are not written in the first place.
+    Redact "REDACT";
     /// Whether the cost of recording is measured: set if it is.
     Cost "COST";
     /// Whether recording begins with a pause: a [`Switch`]; without it, no.

@@ -11,6 +11,7 @@ mod kernels;
 mod objects;
 mod payload_files;
 mod ranges;
+mod revealed;
 
 use cutape_analyzer::{CallResult, result_of};
 use cutape_export::rows::{
@@ -34,6 +35,7 @@ pub use self::kernels::KernelFacts;
 pub use self::objects::{LeakedObject, LeakedObjects, MemoryAccount, MemoryAccounts, MemoryKind};
 pub use self::payload_files::PayloadFileFacts;
 pub use self::ranges::{MarkFacts, RangeFacts};
+pub use self::revealed::Revealed;
 
 use self::digests::DigestCounter;
 use self::facts::text;
@@ -91,6 +93,8 @@ pub struct Summary {
     pub digests: Digests,
     /// What `record --outputs-of-exchanges` has kept; `null` if it was not asked to.
     pub exchanges: Option<Exchanges>,
+    /// What the trace tells whoever gets it.
+    pub reveals: Revealed,
     /// Objects that the program created and never destroyed.
     pub never_destroyed: Vec<LeakedObjects>,
     /// Calls that did not return.
@@ -200,6 +204,7 @@ impl<'t> Counter<'t> {
             copies: Copies::default(),
             digests: Digests::default(),
             exchanges: text(trace, "outputs-of-exchanges").map(|_| Exchanges::default()),
+            reveals: Revealed::of(trace),
             never_destroyed: Vec::new(),
             in_flight: Vec::new(),
             failed: Vec::new(),
@@ -262,6 +267,7 @@ impl<'t> Counter<'t> {
         let kernel = self.summary.exchanges.as_ref().and_then(|_| row.kernel());
         for note in call.notes() {
             self.digests.add(&note, row.known);
+            self.summary.reveals.add_note(&note);
             if let Some(exchanges) = &mut self.summary.exchanges {
                 exchanges.add(call, kernel, &note);
             }
@@ -318,6 +324,9 @@ impl Sink for Counter<'_> {
             return Ok(());
         };
         facts.add(row);
+        if facts.reveals {
+            self.summary.reveals.add(call);
+        }
         let has_notes = call.has_notes();
         if facts.makes_labels || has_notes {
             self.calls.observe(call);
@@ -347,7 +356,12 @@ impl Sink for Counter<'_> {
     }
 
     fn image_use(&mut self, row: &ImageUseRow<'_>) -> Result<(), Error> {
-        self.images.add(row);
+        if let Some((image, content)) = self.images.add(row) {
+            let facts = &image.facts;
+            self.summary
+                .reveals
+                .add_image(facts.kind, &facts.targets, content);
+        }
         Ok(())
     }
 

@@ -47,6 +47,7 @@ mod rank_flags;
 mod ranks;
 mod ranks_rules;
 mod recording;
+mod redact;
 mod references;
 mod report;
 mod size;
@@ -111,6 +112,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("ranks", ranks::add_to),
     ("ranks_rules", ranks_rules::add_to),
     ("recording", recording::add_to),
+    ("redact", redact::add_to),
     ("references", references::add_to),
     ("size", size::add_to),
     ("sources", sources::add_to),

@@ -299,9 +299,9 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 12] = [
+    const OTHERS: [&str; 13] = [
         "diff", "endings", "execute", "forward", "growing", "loading", "markers", "private",
-        "ranks", "size", "sources", "stacks",
+        "ranks", "redact", "size", "sources", "stacks",
     ];
 
     /// A program in a folder that no test knows would never run.

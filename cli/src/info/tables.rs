@@ -6,8 +6,11 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 
 use cutape_analyzer::demangle::{bare, demangle};
+use cutape_format::{Secret, Secrets};
 use cutape_render::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
-use cutape_report::summary::{CallFacts, MachineFacts, ProcessFacts, Summary, TraceFacts};
+use cutape_report::summary::{
+    CallFacts, MachineFacts, ProcessFacts, Revealed, Summary, TraceFacts,
+};
 use cutape_terminal::output::{printable, shortened, without_middle};
 
 /// The most rows of a table; JSON has all.
@@ -35,6 +38,7 @@ pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> i
     write_digests(summary, &mut page)?;
     write_exchanges(summary, &mut page)?;
     write_objects(summary, &mut page)?;
+    write_revealed(&summary.reveals, &mut page)?;
     write_calls(
         "Failed calls",
         summary.calls.failed,
@@ -413,6 +417,64 @@ fn write_kernels(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
         false => &["kernel", "grids", "launches", "failed"],
     };
     write_table("Launches by kernel", header, rows.collect(), 2, page)
+}
+
+/// What the trace reveals, a line for each kind of secret.
+fn write_revealed(revealed: &Revealed, page: &mut Page<'_>) -> io::Result<()> {
+    let payloads = match (revealed.payloads, revealed.hashed_payloads) {
+        (0, 0) => None,
+        (0, hashes) => Some(format!("{} as hashes", grouped(hashes))),
+        (number, _) => Some(format!(
+            "{} with {}",
+            grouped(number),
+            bytes(revealed.payload_bytes)
+        )),
+    };
+    let parameters = revealed.kernel_parameters;
+    let redacted = Secrets::of_words(revealed.redacted.as_deref().unwrap_or_default());
+    let what = match redacted.has(Secret::Parameters) {
+        true => "addresses only, ",
+        false => "",
+    };
+    let parameters = (parameters > 0).then(|| format!("{what}{} kernels", grouped(parameters)));
+    let mut environment = revealed.environment.join(", ");
+    if revealed.arguments > 0 {
+        let comma = if environment.is_empty() { "" } else { "; " };
+        environment += &format!("{comma}{}", count(revealed.arguments, "argument"));
+    }
+    let users = match revealed.users.is_empty() {
+        true => String::new(),
+        false => format!(", with the users {}", revealed.users.join(", ")),
+    };
+    let paths = (revealed.paths > 0).then(|| format!("{}{users}", grouped(revealed.paths)));
+    let images = (revealed.images > 0).then(|| {
+        let [ptx, sources] = [revealed.images_with_ptx, revealed.images_with_sources].map(grouped);
+        let images = grouped(revealed.images);
+        format!("{images}, {ptx} with PTX, {sources} with names of source files")
+    });
+    let words = |list: &Option<String>| list.as_ref().map(|list| list.replace(',', ", "));
+    let rows = [
+        ("payloads", payloads),
+        ("parameters", parameters),
+        (
+            "environment",
+            Some(environment).filter(|text| !text.is_empty()),
+        ),
+        ("paths", paths),
+        ("images", images),
+        ("removed", words(&revealed.redacted)),
+        ("not yet removed", words(&revealed.to_be_redacted)),
+    ];
+    writeln!(
+        page.out,
+        "\nWhat the trace reveals; `cutape redact` removes it"
+    )?;
+    for (name, value) in rows {
+        if let Some(value) = value {
+            writeln!(page.out, "  {name:<16}{}", cut(&value, page.columns))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_exchanges(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {

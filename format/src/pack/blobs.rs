@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use crate::file_range::FileRange;
-use crate::layout::{ChunkHead, INLINE_LIMIT, chunk_kind};
+use crate::layout::{ChunkHead, chunk_kind};
 use crate::pack::change::NewBytes;
 use crate::pack::file::{StoredBody, Writer};
 use crate::pack::memory::{EncodedMemory, ReadPiece};
-use crate::pack::record::blob_of;
-use crate::pack::reduce::Changes;
+use crate::pack::reduce::NewBlobs;
 use crate::pack::summary::PackSummary;
+use crate::pack::synthetic::Synthetic;
 use crate::parallel::for_each_ordered;
 use crate::read::contents::References;
 use crate::read::trace::Trace;
@@ -30,6 +30,7 @@ enum Origin<'a> {
     Memory(&'a ReadPiece<'a>, usize),
     /// Bytes that a changed call got.
     Changed(&'a [u8]),
+    Synthetic(&'a Synthetic),
 }
 
 /// Why a blob could not be read.
@@ -62,6 +63,7 @@ impl Blob<'_> {
             Origin::File(range) => range.read().map(Cow::Owned).map_err(Unread::File),
             Origin::Memory(read, piece) => read(*piece).map(Cow::Owned).map_err(Unread::Memory),
             Origin::Changed(bytes) => Ok(Cow::Owned(bytes.to_vec())),
+            Origin::Synthetic(synthetic) => Ok(Cow::Owned(synthetic.bytes())),
         }
         .map(make)
     }
@@ -89,14 +91,17 @@ pub(super) fn write_blobs(
     writer: &mut Writer<'_>,
     references: &References,
     memory: Option<&EncodedMemory<'_>>,
-    changes: Option<&Changes>,
+    new: &NewBlobs,
     embeds_files: bool,
 ) -> io::Result<PackSummary> {
     let mut summary = PackSummary::default();
     let mut blobs = blobs_in_trace(trace, references);
     blobs.extend(blobs_in_files(trace, references, embeds_files));
     blobs.extend(memory.into_iter().flat_map(blobs_of_memory));
-    blobs.extend(changes.into_iter().flat_map(blobs_of_changes));
+    blobs.extend(
+        new.iter()
+            .filter_map(|(&name, bytes)| new_blob(trace, name, bytes)),
+    );
     let mut places: HashMap<blake3::Hash, usize> = HashMap::new();
     let mut distinct: Vec<Blob<'_>> = Vec::new();
     for_each_ordered(
@@ -117,7 +122,7 @@ pub(super) fn write_blobs(
             let known = places.get(&hash).and_then(|&place| distinct.get_mut(place));
             match blob.origin {
                 Origin::File(_) => summary.files += 1,
-                Origin::Memory(..) | Origin::Changed(_) => {}
+                Origin::Memory(..) | Origin::Changed(_) | Origin::Synthetic(_) => {}
                 Origin::Chunk(..) => {
                     let first = u64::from(known.is_none());
                     summary.duplicate_blobs += blob.names.len() as u64 - first;
@@ -233,22 +238,27 @@ fn blobs_of_memory<'a>(memory: &'a EncodedMemory<'a>) -> impl Iterator<Item = Bl
     })
 }
 
-/// The blobs that changed calls got, in an order that does not vary.
-fn blobs_of_changes(changes: &Changes) -> impl Iterator<Item = Blob<'_>> {
-    let snapshots = changes.values().flat_map(|change| &change.snapshots);
-    let long = snapshots.filter_map(|change| match &change.bytes {
-        NewBytes::Other(bytes) if bytes.len() > INLINE_LIMIT => {
-            Some((blob_of(bytes).position, &**bytes))
+/// A blob that a snapshot got.
+fn new_blob<'a>(trace: &Trace, name: u64, bytes: &'a NewBytes) -> Option<Blob<'a>> {
+    let origin = match bytes {
+        NewBytes::Other(bytes) => Origin::Changed(bytes),
+        NewBytes::Synthetic(synthetic) => Origin::Synthetic(synthetic),
+        NewBytes::OfFile(_, range) => {
+            let range = FileRange::decode(range)?;
+            // An earlier `pack` has copied it.
+            let chunk = trace.blob_chunk(range.blob().position);
+            chunk.map_or(Origin::File(range), |chunk| {
+                Origin::Chunk(chunk, range.length)
+            })
         }
-        _ => None,
-    });
-    let distinct: BTreeMap<u64, &[u8]> = long.collect();
-    distinct.into_iter().map(|(first, bytes)| Blob {
+        NewBytes::Omitted | NewBytes::First(_) => return None,
+    };
+    Some(Blob {
         head: ChunkHead {
-            first,
+            first: name,
             ..ChunkHead::new(chunk_kind::BLOB)
         },
-        origin: Origin::Changed(bytes),
-        names: vec![first],
+        origin,
+        names: vec![name],
     })
 }

@@ -7,6 +7,7 @@ use crate::layout::{
     BlobRef, EnterHead, INLINE_LIMIT, RecordHead, SnapshotHead, record_kind, snapshot_flag,
 };
 use crate::pack::record::blob_of;
+use crate::pack::synthetic::Synthetic;
 use crate::read::call::Arguments;
 use crate::read::record::Enter;
 use crate::read::signature::Signature;
@@ -52,6 +53,24 @@ pub enum NewBytes {
     First(u64),
     /// Others.
     Other(Arc<[u8]>),
+    /// Others, which are computed when they are written.
+    Synthetic(Synthetic),
+    /// The same, but as the blob, and not as this encoded part of a file.
+    OfFile(BlobRef, Box<[u8]>),
+}
+
+impl NewBytes {
+    /// The blob that is to be written for them.
+    pub(crate) fn blob(&self) -> Option<BlobRef> {
+        match self {
+            Self::Other(bytes) if bytes.len() > INLINE_LIMIT => Some(blob_of(bytes)),
+            Self::Synthetic(synthetic) => {
+                Some(synthetic.blob()).filter(|blob| blob.length > INLINE_LIMIT as u64)
+            }
+            Self::OfFile(blob, _) => Some(*blob),
+            _ => None,
+        }
+    }
 }
 
 impl CallChange {
@@ -120,12 +139,12 @@ pub(crate) fn changed(
 ) -> Option<(u16, Vec<u8>)> {
     const OTHERS: u16 = snapshot_flag::TRUNCATED | snapshot_flag::UNCHANGED;
     let kept = flags & OTHERS;
+    if let Some(blob) = new.blob() {
+        return Some((kept | snapshot_flag::BLOB, codec::encode_to_vec(blob)));
+    }
     Some(match (new, bytes) {
-        (NewBytes::Other(other), _) if other.len() > INLINE_LIMIT => (
-            kept | snapshot_flag::BLOB,
-            codec::encode_to_vec(blob_of(other)),
-        ),
         (NewBytes::Other(other), _) => (kept, other.to_vec()),
+        (NewBytes::Synthetic(synthetic), _) => (kept, synthetic.bytes()),
         (_, Bytes::Unreadable | Bytes::Omitted(_)) => return None,
         (NewBytes::Omitted, _) => {
             let length = bytes.length().filter(|&length| length > 0)?;
@@ -141,6 +160,6 @@ pub(crate) fn changed(
             let first = BlobRef { length, ..blob };
             (kept | snapshot_flag::BLOB, codec::encode_to_vec(first))
         }
-        (NewBytes::First(_), _) => return None,
+        (NewBytes::First(_) | NewBytes::OfFile(..), _) => return None,
     })
 }

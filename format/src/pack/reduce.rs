@@ -2,8 +2,10 @@
 //!
 //! The trace's own signature table tells which snapshots are payloads; `SPEC.md` has the list.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 use crate::codec;
 use crate::layout::{
@@ -12,6 +14,7 @@ use crate::layout::{
 };
 use crate::pack::change::{CallChange, CallPart, NewBytes, changed};
 use crate::pack::record::put_record;
+use crate::pack::redact::{ChangedNote, Redactor};
 use crate::payload_policy::{PayloadPolicies, PayloadPolicy};
 use crate::read::error::Damage;
 use crate::read::record::{Enter, encoded_snapshots, records};
@@ -31,11 +34,17 @@ pub(crate) struct Replaced {
 /// Changes of calls, by thread and number.
 pub(crate) type Changes = HashMap<(u32, u64), CallChange>;
 
+/// The bytes of blobs that snapshots got, by the name of the blob.
+pub(crate) type NewBlobs = BTreeMap<u64, NewBytes>;
+
 /// Rewrites bodies so that payloads are kept by the policies, and calls are changed.
 pub(crate) struct Reduction<'t> {
     trace: &'t Trace,
     policies: PayloadPolicies,
     changes: Option<&'t Changes>,
+    redactor: Option<Redactor<'t>>,
+    /// Of the records so far.
+    blobs: Mutex<NewBlobs>,
     /// A record that cannot be interpreted is an error; otherwise it is left out.
     is_whole: bool,
 }
@@ -49,6 +58,19 @@ enum Rule<'t> {
     Always(CallPart),
 }
 
+impl Rule<'_> {
+    /// Where the payload goes, if a snapshot is one.
+    fn payload(self, snapshot: &SnapshotHead) -> Option<CallPart> {
+        let (parameter, field) = (snapshot.parameter, snapshot.field);
+        match self {
+            Self::Always(part) => Some(part),
+            Self::Parameter(function, part) => {
+                is_payload(function, part, parameter, field).then_some(part)
+            }
+        }
+    }
+}
+
 /// The call that a record without a function belongs to.
 #[derive(Clone, Copy)]
 struct EnteredCall {
@@ -56,8 +78,22 @@ struct EnteredCall {
     ticks: u64,
 }
 
-/// A record that takes the place of another one; `None` if that stays.
-type Replacement = Option<(RecordHead, Vec<u8>)>;
+/// What is left of a record.
+enum Outcome {
+    Kept,
+    Replaced(RecordHead, Vec<u8>),
+    Removed,
+}
+
+impl Outcome {
+    /// This record, if it is another one.
+    fn of(head: RecordHead, record: Vec<u8>, is_replaced: bool) -> Self {
+        match is_replaced {
+            true => Self::Replaced(head, record),
+            false => Self::Kept,
+        }
+    }
+}
 
 /// What a packed trace keeps: no more than is asked for, and no more than its recorder was told.
 pub(crate) fn effective(trace: &Trace, asked: PayloadPolicies) -> PayloadPolicies {
@@ -97,10 +133,12 @@ impl<'t> Reduction<'t> {
         trace: &'t Trace,
         policies: PayloadPolicies,
         changes: Option<&'t Changes>,
+        redactor: Option<Redactor<'t>>,
         is_whole: bool,
     ) -> Result<Option<Self>, String> {
         let changes = changes.filter(|changes| !changes.is_empty());
-        let keeps_all = [policies.payloads, policies.outputs] == [PayloadPolicy::All; 2];
+        let keeps_all =
+            [policies.payloads, policies.outputs] == [PayloadPolicy::All; 2] && redactor.is_none();
         if keeps_all && changes.is_none() {
             return Ok(None);
         }
@@ -115,8 +153,20 @@ impl<'t> Reduction<'t> {
             trace,
             policies,
             changes,
+            redactor,
+            blobs: Mutex::default(),
             is_whole,
         }))
+    }
+
+    /// What removes secrets.
+    pub(crate) fn redactor(&self) -> Option<&Redactor<'t>> {
+        self.redactor.as_ref()
+    }
+
+    /// The blobs that snapshots of all bodies got.
+    pub(crate) fn take_blobs(&self) -> NewBlobs {
+        std::mem::take(&mut self.blobs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The records of a chunk's body without the payloads that are not kept.
@@ -138,8 +188,9 @@ impl<'t> Reduction<'t> {
             let number = next.checked_sub(1);
             let change = number.and_then(|number| self.change(thread, number));
             match self.record(head, record, &call, change, &mut replaced) {
-                Ok(Some((head, record))) => put_record(&mut out, head, &record),
-                Ok(None) => put_record(&mut out, head, record),
+                Ok(Outcome::Replaced(head, record)) => put_record(&mut out, head, &record),
+                Ok(Outcome::Kept) => put_record(&mut out, head, record),
+                Ok(Outcome::Removed) => {}
                 Err(what) if self.is_whole => {
                     let what = format!("{what}, in the record {at} bytes into a chunk of calls");
                     return Err(Damage::new(self.trace.chunk(chunk).position, what));
@@ -167,8 +218,19 @@ impl<'t> Reduction<'t> {
         call: &impl Fn() -> Option<EnteredCall>,
         change: Option<&CallChange>,
         replaced: &mut Replaced,
-    ) -> Result<Replacement, String> {
+    ) -> Result<Outcome, String> {
         let signatures = self.trace.signatures();
+        let mut is_replaced = false;
+        let redacted = self.redactor().filter(|_| head.is_note());
+        let redacted = redacted.map(|redactor| redactor.note(head.function, record));
+        let record = match &redacted {
+            Some(ChangedNote::Removed) => return Ok(Outcome::Removed),
+            Some(ChangedNote::Kept(note)) => {
+                is_replaced = matches!(note, Cow::Owned(_));
+                note
+            }
+            None => record,
+        };
         let named = || {
             let named = signatures.function(head.function);
             named.ok_or_else(|| format!("a call of the unknown number {}", head.function))
@@ -187,7 +249,9 @@ impl<'t> Reduction<'t> {
                 record_kind::NOTE,
                 note_kind::HOST_CHANGED | note_kind::MEMORY | note_kind::EXCHANGE_OUTPUT,
             ) => Rule::Always(CallPart::Enter),
-            (record_kind::NOTE | record_kind::LEAVE_SHORT, _) => return Ok(None),
+            (record_kind::NOTE | record_kind::LEAVE_SHORT, _) => {
+                return Ok(Outcome::of(head, record.to_vec(), is_replaced));
+            }
             (record_kind::SNAPSHOT, _) => {
                 return self.single_snapshot(head, record, of_call(), change, replaced);
             }
@@ -200,9 +264,8 @@ impl<'t> Reduction<'t> {
         let before = record.get(..record.len() - encoded.len());
         let mut head = head;
         let mut out = before.unwrap_or(&[]).to_vec();
-        let mut is_replaced = false;
-        if let Some(change) = change.filter(|change| !change.arguments.is_empty())
-            && record_kind::is_enter(head.kind)
+        if record_kind::is_enter(head.kind)
+            && let Some(change) = self.changed_arguments(named()?, change).as_deref()
         {
             let start = self.trace.head().start_ticks;
             let changed = change.enter(named()?, start, head, record);
@@ -223,7 +286,18 @@ impl<'t> Reduction<'t> {
         if snapshots.is_cut() {
             return Err("a malformed snapshot".into());
         }
-        Ok(is_replaced.then_some((head, out)))
+        Ok(Outcome::of(head, out, is_replaced))
+    }
+
+    /// The change of a call, if arguments are among it.
+    fn changed_arguments<'c>(
+        &self,
+        function: &Signature,
+        change: Option<&'c CallChange>,
+    ) -> Option<Cow<'c, CallChange>> {
+        let redacted = || self.redactor()?.arguments(function).map(Cow::Owned);
+        let change = change.filter(|change| !change.arguments.is_empty());
+        change.map(Cow::Borrowed).or_else(redacted)
     }
 
     /// A SNAPSHOT has no flags, so what is left of a payload needs another record.
@@ -234,7 +308,7 @@ impl<'t> Reduction<'t> {
         function: Option<&Signature>,
         change: Option<&CallChange>,
         replaced: &mut Replaced,
-    ) -> Result<Replacement, String> {
+    ) -> Result<Outcome, String> {
         let length = record.len().saturating_sub(head.snapshot_padding());
         let snapshot = SnapshotHead {
             parameter: head.detail,
@@ -253,7 +327,7 @@ impl<'t> Reduction<'t> {
             function: note_kind::SNAPSHOTS,
             ..head
         };
-        Ok(is_replaced.then_some((head, out)))
+        Ok(Outcome::of(head, out, is_replaced))
     }
 
     /// The same for a LEAVE_VALUE, whose ticks count from the ENTER.
@@ -264,10 +338,10 @@ impl<'t> Reduction<'t> {
         call: &impl Fn() -> Option<EnteredCall>,
         change: Option<&CallChange>,
         replaced: &mut Replaced,
-    ) -> Result<Replacement, String> {
+    ) -> Result<Outcome, String> {
         // Without its ENTER no reader looks at it.
         let Some(call) = call() else {
-            return Ok(None);
+            return Ok(Outcome::Kept);
         };
         let function = self.trace.signatures().function(call.function);
         let bytes = record
@@ -292,7 +366,7 @@ impl<'t> Reduction<'t> {
             function: call.function,
             ..head
         };
-        Ok(is_replaced.then_some((head, out)))
+        Ok(Outcome::of(head, out, is_replaced))
     }
 
     /// Appends what is kept of a snapshot; whether that is less than there was.
@@ -305,7 +379,17 @@ impl<'t> Reduction<'t> {
         replaced: &mut Replaced,
     ) -> Result<bool, String> {
         let bytes = Bytes::decode(head.flags, raw).ok_or("a malformed snapshot")?;
+        let redacted = match new {
+            None => self.redacted(rule, &head, bytes),
+            Some(_) => None,
+        };
+        let new = new.or(redacted.as_ref());
         if let Some((flags, stored)) = new.and_then(|new| changed(new, head.flags, raw, bytes)) {
+            if let Some((new, blob)) = new.and_then(|new| Some((new, new.blob()?))) {
+                let blobs = self.blobs.lock();
+                let mut blobs = blobs.unwrap_or_else(PoisonError::into_inner);
+                blobs.entry(blob.position).or_insert_with(|| new.clone());
+            }
             out.extend(codec::encode_to_vec(SnapshotHead {
                 flags,
                 length: stored.len() as u32,
@@ -351,20 +435,25 @@ impl<'t> Reduction<'t> {
         Ok(true)
     }
 
+    /// What takes the place of secret bytes.
+    fn redacted(&self, rule: Rule<'_>, head: &SnapshotHead, bytes: Bytes<'_>) -> Option<NewBytes> {
+        let redactor = self.redactor()?;
+        if matches!(bytes, Bytes::Omitted(_) | Bytes::Unreadable) {
+            return None;
+        }
+        let resolve = |bytes| self.trace.resolve(bytes).ok();
+        match (rule.payload(head), rule) {
+            (Some(part), _) if redactor.omits_payloads() => redactor.payload(part, bytes, resolve),
+            (Some(_), _) | (_, Rule::Always(_)) => redactor.of_file(bytes, resolve),
+            (_, Rule::Parameter(function, _)) => redactor.bytes(function, head, bytes, resolve),
+        }
+    }
+
     fn policy(&self, rule: Rule<'_>, snapshot: &SnapshotHead) -> PayloadPolicy {
-        let (is_payload, side) = match rule {
-            Rule::Always(side) => (true, side),
-            Rule::Parameter(function, side) => {
-                let SnapshotHead {
-                    parameter, field, ..
-                } = *snapshot;
-                (is_payload(function, side, parameter, field), side)
-            }
-        };
-        match side {
-            _ if !is_payload => PayloadPolicy::All,
-            CallPart::Enter => self.policies.payloads,
-            CallPart::Leave => self.policies.outputs,
+        match rule.payload(snapshot) {
+            None => PayloadPolicy::All,
+            Some(CallPart::Enter) => self.policies.payloads,
+            Some(CallPart::Leave) => self.policies.outputs,
         }
     }
 

@@ -15,11 +15,12 @@ use crate::layout::{
 use crate::pack::blobs::write_blobs;
 use crate::pack::file::{StoredBody, TemporaryFile, Writer, already_exists};
 use crate::pack::memory::{AddedMemory, EncodedMemory};
+use crate::pack::redact::{Redaction, Redactor, Secret};
 use crate::pack::reduce::{self, Reduction, Replaced};
 use crate::pack::selection::{CallSelection, Selection};
 use crate::pack::summary::PackSummary;
 use crate::parallel::for_each_ordered;
-use crate::payload_policy::PayloadPolicies;
+use crate::payload_policy::{PayloadPolicies, PayloadPolicy};
 use crate::read::contents::{Contents, References};
 use crate::read::error::Damage;
 use crate::read::incomplete;
@@ -117,6 +118,39 @@ pub fn pack_calls(
     rewrite(trace, target, &changes)
 }
 
+/// As [`pack_counting`], without what `redaction` removes. The meta entry [`REDACTED`] names that.
+///
+/// # Errors
+/// As [`pack_with_policies`]; any later minor version is refused.
+///
+/// [`REDACTED`]: crate::REDACTED
+pub fn pack_redacted(
+    trace: &Trace,
+    target: &Path,
+    meta: &[(String, String)],
+    symbols: &[Symbol],
+    redaction: &Redaction<'_>,
+    written: &AtomicU64,
+) -> io::Result<PackSummary> {
+    expect_undamaged(trace)?;
+    let policies = match redaction.secrets.has(Secret::Payloads) {
+        true => PayloadPolicies {
+            payloads: PayloadPolicy::None,
+            outputs: PayloadPolicy::None,
+            ..redaction.policies
+        },
+        false => redaction.policies,
+    };
+    let changes = Changes {
+        symbols,
+        policies,
+        redaction: Some(redaction),
+        written: Some(written),
+        ..Changes::new(meta)
+    };
+    rewrite(trace, target, &changes)
+}
+
 fn expect_undamaged(trace: &Trace) -> io::Result<()> {
     match trace.damage().first() {
         Some(first) => Err(damaged(trace, first, "; `repair` keeps the readable part")),
@@ -132,6 +166,7 @@ pub(super) struct Changes<'a> {
     policies: PayloadPolicies,
     selection: Option<&'a Selection>,
     memory: Option<&'a EncodedMemory<'a>>,
+    redaction: Option<&'a Redaction<'a>>,
     /// Bytes written so far.
     written: Option<&'a AtomicU64>,
     /// Damage is an error; otherwise what cannot be read is left out.
@@ -147,6 +182,7 @@ impl<'a> Changes<'a> {
             policies: PayloadPolicies::default(),
             selection: None,
             memory: None,
+            redaction: None,
             written: None,
             is_whole: true,
         }
@@ -169,7 +205,13 @@ pub(super) fn rewrite(
 ) -> io::Result<PackSummary> {
     let policies = reduce::effective(trace, changes.policies);
     let calls = changes.selection.map(|selection| &selection.changes);
-    let reduction = Reduction::new(trace, policies, calls, changes.is_whole)
+    let redactor = changes
+        .redaction
+        .map(|redaction| Redactor::new(trace, redaction));
+    let redactor = redactor
+        .transpose()
+        .map_err(|error| invalid_data(error.to_string()))?;
+    let reduction = Reduction::new(trace, policies, calls, redactor, changes.is_whole)
         .map_err(|why| invalid_data(format!("{}: {why}", trace.path().display())))?;
     // A selection has all the calls that it is of.
     let shortfall = trace.shortfall().filter(|_| changes.selection.is_none());
@@ -233,21 +275,31 @@ fn write_packed(
     reduction: Option<&Reduction<'_>>,
 ) -> io::Result<PackSummary> {
     let mut writer = Writer::behind_head(file)?.counting(changes.written);
-    write_table(&mut writer, chunk_kind::META, merged_meta(trace, changes))?;
-    let mappings = match changes.selection {
+    let mut meta = merged_meta(trace, changes);
+    let mut mappings = match changes.selection {
         Some(selection) => selection.mappings(trace.mappings()),
         None => trace.mappings().to_vec(),
     };
-    if !mappings.is_empty() {
-        write_table(&mut writer, chunk_kind::MAPS, mappings)?;
-    }
     let mut symbols = merged_symbols(trace, changes.symbols);
     let mut stacks = trace.stack_records();
+    let mut markers = trace.marker_records();
     let mut sources = trace.sources_by_address();
     if let Some(selection) = changes.selection {
         stacks = selection.stack_records(&stacks);
         symbols.retain(|symbol| selection.has_address(symbol.address));
         sources.retain(|source| selection.has_address(source.address));
+    }
+    if let Some(redactor) = reduction.and_then(Reduction::redactor) {
+        meta = redactor.meta(meta);
+        mappings = redactor.mappings(mappings);
+        symbols = redactor.symbols(symbols);
+        stacks = redactor.notes(&stacks);
+        markers = redactor.notes(&markers);
+        sources = redactor.sources(sources);
+    }
+    write_table(&mut writer, chunk_kind::META, meta)?;
+    if !mappings.is_empty() {
+        write_table(&mut writer, chunk_kind::MAPS, mappings)?;
     }
     if !symbols.is_empty() {
         write_table(&mut writer, chunk_kind::SYMBOLS, symbols)?;
@@ -256,7 +308,6 @@ fn write_packed(
         let body = StoredBody::new(Cow::Owned(stacks));
         writer.write(ChunkHead::new(chunk_kind::STACKS), &body, Vec::new())?;
     }
-    let markers = trace.marker_records();
     if !markers.is_empty() {
         let body = StoredBody::new(Cow::Owned(markers));
         writer.write(ChunkHead::new(chunk_kind::MARKERS), &body, Vec::new())?;
@@ -265,14 +316,14 @@ fn write_packed(
         write_table(&mut writer, chunk_kind::SOURCES, sources)?;
     }
     let calls = write_calls(trace, &mut writer, changes, reduction)?;
-    let new = changes.selection.map(|selection| &selection.changes);
+    let new = reduction.map(Reduction::take_blobs).unwrap_or_default();
     let embeds_files = changes.policies.embeds_files;
     let mut summary = write_blobs(
         trace,
         &mut writer,
         &calls.references,
         changes.memory,
-        new,
+        &new,
         embeds_files,
     )?;
     summary.payloads = calls.replaced.payloads;
@@ -346,6 +397,10 @@ fn write_calls(
             let mut body = trace.load(chunk)?;
             // A chunk of a later version is kept as it is.
             if trace.chunk(chunk).head.kind != chunk_kind::CALLS {
+                let is_table = trace.chunk(chunk).head.kind == chunk_kind::SIGNATURES;
+                if !is_table && changes.redaction.is_some() {
+                    return Ok(None);
+                }
                 if let Some(selection) = selection {
                     body = selection.table(trace.chunk(chunk).head.kind, body);
                 }

@@ -7,7 +7,7 @@ use crate::layout::{
     FramesNote, PythonCodeNote, RECORD_HEAD_LENGTH, ResolvedAddress, TextHead, note_kind,
     python_frame, stack_flag,
 };
-use crate::read::record::record_at;
+use crate::read::record::{record_at, records as records_of};
 use crate::read::stack_chunks::Found;
 use crate::read::trace::Trace;
 
@@ -118,6 +118,16 @@ impl Trace {
         })
     }
 
+    /// All code objects of Python, in the order of the file.
+    pub(crate) fn python_codes(&self) -> Vec<PythonCode> {
+        let records = self.stack_records();
+        let codes = records_of(&records)
+            .filter(|(_, head, _)| head.is_note() && head.function == note_kind::PYTHON_CODE);
+        let ids = codes.filter_map(|(_, _, record)| record.first_chunk().copied());
+        ids.filter_map(|id| self.python_code(u64::from_le_bytes(id)))
+            .collect()
+    }
+
     /// The source of an address of a stack, if `pack` or the caller resolved it.
     pub fn source_of(&self, address: u64) -> Option<&ResolvedAddress> {
         self.sources.get(&address)
@@ -190,7 +200,7 @@ impl Trace {
 }
 
 /// A text, and what follows it.
-fn text_and_rest(bytes: &[u8]) -> Option<(String, &[u8])> {
+pub(crate) fn text_and_rest(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (head, used) = codec::decode::<TextHead>(bytes)?;
     let (text, rest) = bytes.get(used..)?.split_at_checked(head.length as usize)?;
     let points = |width: usize| text.chunks_exact(width);

@@ -5,14 +5,14 @@ use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::layout::chunk_kind;
-use cutape_format::rank;
+use cutape_format::{REDACT, rank};
 use cutape_registry::id;
 
 use super::trace_file;
 use crate::driver::{self, ask};
 use crate::hot::recording::payload_policy;
 use crate::process::env;
-use crate::process::settings::{self, Settings};
+use crate::process::settings::{self, Settings, lists};
 
 /// The devices are written once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -66,6 +66,37 @@ pub(crate) fn write_lost_markers(count: u64) {
     pairs.write();
 }
 
+/// Adds what was started, and where, without what is to be redacted.
+fn write_command(redact: Option<&CStr>, pairs: &mut Pairs) {
+    if !lists(redact, "paths") {
+        if let Ok(path) = std::env::current_exe() {
+            pairs.put("program", path.as_os_str().as_bytes());
+        }
+        if let Ok(path) = std::env::current_dir() {
+            pairs.put("directory", path.as_os_str().as_bytes());
+        }
+    }
+    if lists(redact, "environment") {
+        return;
+    }
+    // The first word is the program's path.
+    let first = usize::from(lists(redact, "paths"));
+    for (index, argument) in std::env::args_os().enumerate().skip(first) {
+        pairs.put(&format!("argument.{index}"), argument.as_bytes());
+    }
+    for (name, value) in std::env::vars_os() {
+        if ["CUDA", "NVIDIA", "CUTAPE_NULL"]
+            .iter()
+            .any(|start| name.as_bytes().starts_with(start.as_bytes()))
+        {
+            pairs.put(
+                &format!("environment.{}", name.to_string_lossy()),
+                value.as_bytes(),
+            );
+        }
+    }
+}
+
 /// Writes what is known before the driver is called.
 pub(crate) fn write_program(settings: &Settings) {
     DEVICES_WRITTEN.store(false, Ordering::Relaxed);
@@ -87,26 +118,10 @@ pub(crate) fn write_program(settings: &Settings) {
         pairs.put("breadcrumbs", settings.breadcrumbs.to_string());
     }
     pairs.put("stacks", settings.stacks.word());
-    if let Ok(path) = std::env::current_exe() {
-        pairs.put("program", path.as_os_str().as_bytes());
+    if let Some(secrets) = &settings.redact {
+        pairs.put(REDACT, secrets.to_bytes());
     }
-    for (index, argument) in std::env::args_os().enumerate() {
-        pairs.put(&format!("argument.{index}"), argument.as_bytes());
-    }
-    if let Ok(path) = std::env::current_dir() {
-        pairs.put("directory", path.as_os_str().as_bytes());
-    }
-    for (name, value) in std::env::vars_os() {
-        if ["CUDA", "NVIDIA", "CUTAPE_NULL"]
-            .iter()
-            .any(|start| name.as_bytes().starts_with(start.as_bytes()))
-        {
-            pairs.put(
-                &format!("environment.{}", name.to_string_lossy()),
-                value.as_bytes(),
-            );
-        }
-    }
+    write_command(settings.redact.as_deref(), &mut pairs);
     pairs.put("process", std::process::id().to_string());
     // SAFETY: no memory is involved.
     pairs.put("parent", unsafe { libc::getppid() }.to_string());

@@ -44,6 +44,15 @@ pub(crate) struct Settings {
     pub(crate) starts_paused: bool,
     pub(crate) start_at: Option<CString>,
     pub(crate) record_for: Option<RecordedLength>,
+    /// What the trace is redacted of when it is packed.
+    pub(crate) redact: Option<CString>,
+}
+
+/// Whether a word is in a list with commas.
+pub(crate) fn lists(list: Option<&CStr>, word: &str) -> bool {
+    let list = list.map_or(&[][..], CStr::to_bytes);
+    let mut words = list.split(|&byte| byte == b',');
+    words.any(|other| other == word.as_bytes())
 }
 
 impl Default for Settings {
@@ -67,6 +76,7 @@ impl Default for Settings {
             starts_paused: false,
             start_at: None,
             record_for: None,
+            redact: None,
         }
     }
 }
@@ -122,6 +132,7 @@ impl Settings {
                     .ok()
                     .and_then(RecordedLength::parse);
             }
+            RecorderSetting::Redact => self.redact = Some(value),
             // Read where they are needed: here, and in the auditing library.
             RecorderSetting::Backend | RecorderSetting::AuditLeadsTo => {}
         }

@@ -5,6 +5,8 @@ use cutape_format::TraceClock;
 use cutape_registry::Family;
 use serde::Serialize;
 
+use super::revealed::Revealed;
+
 /// The calls of a function.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FunctionFacts {
@@ -27,6 +29,9 @@ pub struct FunctionFacts {
     pub(super) makes_labels: bool,
     #[serde(skip)]
     pub(super) is_launch: bool,
+    /// They may have payloads or parameters of kernels.
+    #[serde(skip)]
+    pub(super) reveals: bool,
     #[serde(skip)]
     total_ticks: u64,
     #[serde(skip)]
@@ -39,6 +44,7 @@ impl FunctionFacts {
         Self {
             function: row.function.to_owned(),
             makes_labels,
+            reveals: Revealed::concerns(row),
             is_launch: row
                 .known
                 .is_some_and(|function| matches!(function.family, Family::Launch(_))),

@@ -31,16 +31,18 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Adds a use.
-    pub(super) fn add(&mut self, row: &ImageUseRow<'_>) {
+    /// Adds a use. The image and its bytes, if it is the first one.
+    pub(super) fn add<'r>(&mut self, row: &ImageUseRow<'r>) -> Option<(&RecordedImage, &'r [u8])> {
         let Some(image) = row.image.filter(|_| row.is_kept) else {
             self.missing += 1;
-            return;
+            return None;
         };
         let known = self.by_hash.get(&image.hash);
         if let Some(known) = known.and_then(|place| self.list.get_mut(*place)) {
             known.uses += 1;
-        } else if let Some(content) = row.content {
+            None
+        } else {
+            let content = row.content?;
             self.by_hash.insert(image.hash.clone(), self.list.len());
             self.list.push(RecordedImage {
                 facts: ImageFacts::of(content),
@@ -48,6 +50,7 @@ impl Images {
                 function: row.function.to_owned(),
                 uses: 1,
             });
+            Some((self.list.last()?, content))
         }
     }
 }

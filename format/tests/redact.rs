@@ -1,0 +1,68 @@
+//! Redaction knows everything that a trace can hold.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+use cutape_format::{
+    Contents, Note, PayloadPolicies, Redaction, Secret, Secrets, Subject, Trace, pack_redacted,
+};
+
+/// Writes a trace without these secrets, and opens the result.
+fn redacted(trace: &Trace, name: &str, secrets: Secrets) -> Trace {
+    let path = std::env::temp_dir().join(format!("cutape-redact-{}-{name}", std::process::id()));
+    let redaction = Redaction {
+        secrets,
+        contents: Contents::Zeros,
+        policies: PayloadPolicies::default(),
+        subject: &|_, _| Subject::Call,
+        parameters: &|bytes| bytes.to_vec(),
+    };
+    let written = AtomicU64::new(0);
+    pack_redacted(trace, &path, &[], &[], &redaction, &written).unwrap();
+    let opened = Trace::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    opened
+}
+
+fn notes(trace: &Trace) -> Vec<String> {
+    let calls = trace.calls();
+    let notes = calls.flat_map(|call| {
+        call.notes()
+            .map(|note| format!("{note:?}"))
+            .collect::<Vec<_>>()
+    });
+    notes.collect()
+}
+
+/// A note that `pack/redact/notes.rs` does not list would be lost from every redacted trace.
+#[test]
+fn every_note_is_known() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let Ok(trace) = Trace::open(&entry.path()) else {
+            continue;
+        };
+        let name = entry.file_name().into_string().unwrap();
+        let environment = redacted(&trace, &name, Secrets::from_iter([Secret::Environment]));
+        // Of a later version, which is to be left out.
+        let mut before = notes(&trace);
+        before.retain(|note| !note.starts_with("Other("));
+        let blobs = |text: &String| text.contains("Blob(") || text.contains("InFile(");
+        assert_eq!(notes(&environment).len(), before.len(), "{name}");
+        for (after, before) in notes(&environment).iter().zip(&before) {
+            assert!(
+                after == before || blobs(before),
+                "{name}: {after} instead of {before}"
+            );
+        }
+        seen += before.len();
+        let everything = redacted(&trace, &name, Secret::EVERY.into_iter().collect());
+        for call in everything.calls() {
+            let has_value = |note: Note<'_>| matches!(note, Note::DigestValues(_));
+            assert!(!call.notes().any(has_value), "{name}");
+        }
+    }
+    assert!(seen > 30, "{seen}");
+}
