@@ -14,6 +14,7 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
+mod ctl;
 mod debug;
 mod demo;
 mod diff;
@@ -28,6 +29,7 @@ mod guarded;
 mod hang;
 mod info;
 mod inspect;
+mod live;
 mod manual;
 mod mark;
 mod minimize;
@@ -152,6 +154,8 @@ enum Verb {
     Hang(hang::Arguments),
     /// Put a mark into a recording while the program runs.
     Mark(mark::Arguments),
+    /// Start, stop and ask about the recording of a running program.
+    Ctl(ctl::Arguments),
     /// Write images, or launches as programs that check themselves.
     Extract(extract::Arguments),
     /// Write what a trace shows for Perfetto, DuckDB, Spark and others.
@@ -330,6 +334,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::View(arguments) => view::run(arguments),
         Verb::Hang(arguments) => hang::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
+        Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Inspect(arguments) => inspect::run(arguments),
         Verb::Why(arguments) => why::run(arguments),

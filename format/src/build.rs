@@ -473,6 +473,7 @@ impl TraceBuilder {
             note_kind::LOOKED_BEFORE => 10,
             note_kind::NESTED_CALL => 11,
             note_kind::BREADCRUMB => 12,
+            note_kind::GAP => 12,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

@@ -25,7 +25,7 @@ pub use marker::{MarkerNote, marker_action, marker_payload, marker_source};
 pub use note::{
     ARENA, BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BreadcrumbNote, BufferNote,
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
-    DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, HostChangedNote,
+    DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, GapNote, HostChangedNote,
     HostSkippedNote, LayoutNote, LookedNote, MemoryNote, NestedCallNote, OriginNote,
     PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, TextHead, ThreadNote,
     ZeroedNote, breadcrumb, digest_reach, digest_skip, exchange_skip, host_skip, note_kind,

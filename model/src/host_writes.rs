@@ -19,6 +19,7 @@ use cutape_registry::{Family, GraphOp, Kind, PrimaryOp, StreamMemoryOp, Waits};
 use rustc_hash::FxHashMap;
 
 use crate::effects::{Action, Effect, Effects};
+use crate::gap::Gaps;
 use crate::graphs::GraphAction;
 use crate::needs::Operands;
 use crate::objects::ObjectId;
@@ -113,6 +114,7 @@ pub struct HostWrites {
     answers: Answers,
     /// The last writes that calls were to enqueue.
     recent: VecDeque<PendingWrite>,
+    gaps: Gaps,
 }
 
 impl HostWrites {
@@ -120,6 +122,9 @@ impl HostWrites {
     pub fn enter(&mut self, call: &Call<'_>) {
         self.work.state.settle(call.ticks, call.thread);
         self.return_before(call.ticks);
+        if self.gaps.is_before(call) {
+            self.apply_gap(call.ticks);
+        }
         if self.launched.is_empty() {
             return;
         }
@@ -134,6 +139,17 @@ impl HostWrites {
                 .order
                 .wait(stream, &earlier, (call.ticks, call.ticks));
         }
+    }
+
+    /// Calls are missing that may have waited for all work: what is found now, a replay could not
+    /// compute, since it lacks their work.
+    fn apply_gap(&mut self, now: Moment) {
+        self.work.state.apply_gap();
+        let everything = self.work.order.everything(now);
+        self.work.order.complete(&everything);
+        self.pending.clear();
+        self.recent.clear();
+        self.launched.clear();
     }
 
     fn return_before(&mut self, end: Moment) {

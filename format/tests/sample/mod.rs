@@ -11,10 +11,10 @@ use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     BreadcrumbNote, CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote,
     DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote,
-    FramesNote, LookedNote, MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote, ReadbackNote,
-    SharedMappingNote, SourceChangedNote, ZeroedNote, breadcrumb, digest_reach, digest_skip,
-    exchange_skip, field, marker_action, marker_payload, marker_source, note_kind, python_frame,
-    record_kind, snapshot_flag, stack_flag,
+    FramesNote, GapNote, LookedNote, MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote,
+    ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote, breadcrumb, digest_reach,
+    digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source, note_kind,
+    python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -48,7 +48,7 @@ pub(crate) const SAMPLES: [Sample; 13] = [
     (looked_sample, "v1.9", 8),
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
-    (breadcrumb_sample, "v1.12", 11),
+    (gap_and_breadcrumb_sample, "v1.12", 11),
 ];
 
 /// An empty folder for a test's files.
@@ -410,10 +410,16 @@ pub(crate) fn nested_call_sample() -> TraceBuilder {
     builder
 }
 
-/// The sample with the note of version 1.12.
-pub(crate) fn breadcrumb_sample() -> TraceBuilder {
+/// The sample with what version 1.12 adds.
+pub(crate) fn gap_and_breadcrumb_sample() -> TraceBuilder {
     let mut builder = nested_call_sample();
-    let note = BreadcrumbNote {
+    let gap = GapNote {
+        calls: 41,
+        pause: 2,
+        paused: 5001,
+        resumed: 6002,
+    };
+    let word = BreadcrumbNote {
         context: 0xc0,
         stream: 1,
         address: 0x7f00_0000_1008,
@@ -426,7 +432,8 @@ pub(crate) fn breadcrumb_sample() -> TraceBuilder {
             arguments: &[10],
             ..NewCall::default()
         })
-        .note(0, note_kind::BREADCRUMB, note, &[])
+        .note(0, note_kind::GAP, gap, &[])
+        .note(0, note_kind::BREADCRUMB, word, &[])
         .leave(0, 0, &[]);
     builder
 }
