@@ -91,15 +91,13 @@ impl Arguments {
             return Ok(vec![self.target.clone()]);
         };
         if !self.all_processes {
-            return Ok(vec![live::trace_of(
+            return Ok(vec![live::trace_named(
                 process,
                 &format!("process {process}"),
             )?]);
         }
         let found = live::descendants(process).into_iter();
-        let mut traces: Vec<_> = found
-            .filter_map(|one| live::trace_of(one, "").ok())
-            .collect();
+        let mut traces: Vec<_> = found.filter_map(|one| live::trace_of(one).ok()).collect();
         traces.sort();
         traces.dedup();
         if traces.is_empty() {

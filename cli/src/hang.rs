@@ -20,7 +20,7 @@ use cutape_terminal::input;
 use cutape_terminal::message;
 use cutape_terminal::output::{self, Format};
 
-use crate::live::trace_of;
+use crate::live::trace_named;
 
 /// What `hang` takes.
 #[derive(clap::Args)]
@@ -90,7 +90,7 @@ fn trace_to_read(what: &OsString) -> Result<PathBuf, Failure> {
     let number = what.to_str().and_then(|text| text.parse().ok());
     match number {
         Some(process) if !Path::new(what).exists() => {
-            trace_of(process, &format!("process {process}"))
+            trace_named(process, &format!("process {process}"))
         }
         _ => Ok(what.into()),
     }

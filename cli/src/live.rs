@@ -10,8 +10,13 @@ use cutape_format::{LiveControl, Trace, recorded_process};
 use cutape_maps::mappings;
 use cutape_terminal::failure::Failure;
 
+/// The trace of the process that `--pid` names.
+pub(crate) fn trace_of(process: u32) -> Result<PathBuf, Failure> {
+    trace_named(process, &format!("--pid {process}"))
+}
+
 /// The trace that a process has mapped to write it; `given` is how the user names it.
-pub(crate) fn trace_of(process: u32, given: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn trace_named(process: u32, given: &str) -> Result<PathBuf, Failure> {
     let maps = fs::read(format!("/proc/{process}/maps")).map_err(|error| {
         Failure::unusable(match error.kind() {
             io::ErrorKind::NotFound => format!("{given}: no such process"),

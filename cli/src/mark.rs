@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let text = &arguments.text;
     check(text)?;
     let path = match arguments.pid {
-        Some(process) => live::trace_of(process, &format!("--pid {process}"))?,
+        Some(process) => live::trace_of(process)?,
         None => own_trace()?,
     };
     put(&path, ticks, text)?;
