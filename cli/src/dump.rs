@@ -289,7 +289,11 @@ fn text_lines(
     if let Some(time) = sites.clock.since_start(call.ticks) {
         let _ = write!(out, " +{}ms", quantity::milliseconds(time));
     }
-    let _ = write!(out, "{side:#} {name}{}{name:#}(", printable(&call.signature.name));
+    let _ = write!(
+        out,
+        "{side:#} {name}{}{name:#}(",
+        printable(&call.signature.name)
+    );
     let mut values = String::new();
     rendered.write_arguments(&mut values);
     out.push_str(&printable(&values));

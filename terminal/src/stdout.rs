@@ -56,7 +56,9 @@ impl Write for Stdout {
     fn flush(&mut self) -> io::Result<()> {
         for byte in std::mem::take(&mut self.begun) {
             match byte.is_ascii() {
-                true => self.out.write_all(escaped(&char::from(byte).to_string()).as_bytes())?,
+                true => self
+                    .out
+                    .write_all(escaped(&char::from(byte).to_string()).as_bytes())?,
                 false => self.out.write_all("\u{fffd}".as_bytes())?,
             }
         }
@@ -171,7 +173,10 @@ mod tests {
             ("plain\tß…\n", "plain\tß…\n"),
             ("\x1b[31mred\x1b[0m", "\\u001b[31mred\\u001b[0m"),
             ("\x1b]52;c;YQ==\x07", "\\u001b]52;c;YQ==\\u0007"),
-            ("\u{9b}31m \u{202e}\r\u{7f}", "\\u009b31m \\u202e\\u000d\\u007f"),
+            (
+                "\u{9b}31m \u{202e}\r\u{7f}",
+                "\\u009b31m \\u202e\\u000d\\u007f",
+            ),
         ] {
             assert_eq!(written(text.as_bytes(), false), expected);
             assert_eq!(escaped(text), expected);

@@ -68,7 +68,10 @@ impl Drop for Terminal {
 
 fn set_up() -> io::Result<DefaultTerminal> {
     terminal::enable_raw_mode()?;
-    #[expect(clippy::disallowed_methods, reason = "cells of ratatui have no control characters")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "cells of ratatui have no control characters"
+    )]
     let mut stdout = io::stdout();
     execute!(stdout, terminal::EnterAlternateScreen)?;
     ratatui::Terminal::new(CrosstermBackend::new(stdout))

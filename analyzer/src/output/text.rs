@@ -97,7 +97,11 @@ pub fn text(finding: &Finding, style: &Style) -> String {
             "  {dim}|{reset} {strong}{process}{}{reset}",
             printable(&object.label)
         );
-        let _ = writeln!(out, "  {dim}|{reset}   created: {}", printable(&object.created));
+        let _ = writeln!(
+            out,
+            "  {dim}|{reset}   created: {}",
+            printable(&object.created)
+        );
         if let Some(destroyed) = &object.destroyed {
             let _ = writeln!(out, "  {dim}|{reset}   ended:   {}", printable(destroyed));
         }
@@ -176,7 +180,11 @@ fn write_call(
         mark = format!("  {dim}|{reset}  ");
     }
     for (number, frame) in (0..).zip(&call.frames).filter(|_| style.stacks) {
-        let _ = writeln!(out, "  {dim}|{reset} #{number} {}", printable(&frame.in_full()));
+        let _ = writeln!(
+            out,
+            "  {dim}|{reset} #{number} {}",
+            printable(&frame.in_full())
+        );
     }
 }
 

@@ -52,7 +52,6 @@ fn trace() -> TraceBuilder {
         "host.kernel",
         "host.memory",
         "driver.path",
-        
         "device.0.name",
         "device.0.uuid",
         "device.0.compute-capability",
