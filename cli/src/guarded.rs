@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cutape_replay::{Guard, Options, PlacementStrategy};
+use cutape_replay::{Guard, Options, Permissions, PlacementStrategy};
 use serde::Serialize;
 
 use crate::command_line::CommandLine;
@@ -45,6 +45,13 @@ pub(crate) struct GuardedOptions {
     /// The same as --placement none.
     #[arg(long, hide = true, conflicts_with = "placement")]
     no_placement: bool,
+    /// Let the replay do what you may do: write any file, use the network, start
+    /// programs.
+    ///
+    /// Otherwise it cannot, where the system allows to take that away. Needed for
+    /// tools that write files while the replay runs.
+    #[arg(long, verbatim_doc_comment)]
+    no_sandbox: bool,
     /// End a replay in which no call, or iteration of bench, begins or ends for
     /// this long.
     #[arg(
@@ -132,6 +139,7 @@ impl GuardedOptions {
             force: self.force,
             watchdog: self.watchdog(),
             devices: self.devices_of(rank),
+            sandbox: (!self.no_sandbox).then(Permissions::default),
             ..Options::new(driver)
         }
     }
@@ -165,6 +173,7 @@ impl GuardedOptions {
     pub(crate) fn for_child(&self) -> Vec<OsString> {
         let mut options = vec!["--watchdog".into(), self.watchdog.to_string().into()];
         options.extend(self.force.then(|| "--force".into()));
+        options.extend(self.no_sandbox.then(|| "--no-sandbox".into()));
         for map in &self.devices {
             options.extend(["--devices".into(), map.to_string().into()]);
         }

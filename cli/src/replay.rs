@@ -384,7 +384,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let arguments = &child.arguments;
     let trace = Trace::open(child.source.path(&arguments.trace))?;
     let files = files_of(&trace, arguments)?;
-    let options = Options {
+    let mut options = Options {
         until: arguments.until,
         calls: selection(&trace, arguments)?,
         keep_going: arguments.keep_going || arguments.repeat > 1 || !arguments.allow.is_empty(),
@@ -406,6 +406,9 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
             .guarded
             .replay(child.child_driver.clone(), child.source.rank())
     };
+    if let Some(permissions) = &mut options.sandbox {
+        permissions.writable.extend(files.output_folders());
+    }
     let status = cutape_replay::run_as_child(&trace, &options);
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
 }
