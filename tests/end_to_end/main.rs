@@ -46,6 +46,7 @@ mod ranks_rules;
 mod recording;
 mod references;
 mod report;
+mod sandbox;
 mod sources;
 mod stacks;
 mod steady;
@@ -105,6 +106,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("ranks_rules", ranks_rules::add_to),
     ("recording", recording::add_to),
     ("references", references::add_to),
+    ("sandbox", sandbox::add_to),
     ("sources", sources::add_to),
     ("stacks", stacks::add_to),
     ("steady", steady::add_to),
