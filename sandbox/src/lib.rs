@@ -18,6 +18,8 @@ use std::path::PathBuf;
 pub struct Permissions {
     /// Files and folders that it may write, beside those that the driver needs.
     pub writable: Vec<PathBuf>,
+    /// It opens files of processes beside it through `/proc`, as drivers do to share memory.
+    pub has_peers: bool,
 }
 
 /// A part of the sandbox.
@@ -56,7 +58,7 @@ pub fn enter(permissions: &Permissions) -> Vec<Layer> {
         Layer::of(MEMORY, limit_memory()),
         // Both that follow need it.
         Layer::of(PRIVILEGES, forbid_privileges()),
-        Layer::of(files::WHAT, files::restrict(&permissions.writable)),
+        Layer::of(files::WHAT, restrict_files(permissions)),
         Layer::of(system_calls::WHAT, system_calls::restrict()),
     ]
 }
@@ -77,6 +79,14 @@ pub fn tool_in_process() -> Option<&'static str> {
     ["LD_PRELOAD", "LD_AUDIT", "CUDA_INJECTION64_PATH"]
         .into_iter()
         .find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+fn restrict_files(permissions: &Permissions) -> Result<(), String> {
+    match permissions.has_peers {
+        // Landlock keeps processes out of each other's files, too.
+        true => Err("ranks that are replayed together open each other's files".to_owned()),
+        false => files::restrict(&permissions.writable),
+    }
 }
 
 fn limit_memory() -> Result<(), String> {

@@ -18,7 +18,6 @@ const DENIED: &[i64] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_writev,
     libc::SYS_kcmp,
-    libc::SYS_pidfd_getfd,
     libc::SYS_perf_event_open,
     // Requests that a filter does not see.
     libc::SYS_io_uring_setup,

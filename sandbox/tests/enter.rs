@@ -26,7 +26,10 @@ fn a_replay_cannot_harm_the_machine() {
     let at = |name: &str| folder.join(name);
     let (kept, new, output) = (at("kept"), at("new"), at("outputs/new"));
     let (layers, done) = thread::spawn(move || {
-        let layers = enter(&Permissions { writable: outputs });
+        let layers = enter(&Permissions {
+            writable: outputs,
+            has_peers: false,
+        });
         let refused = |done: io::Result<()>| done.is_err();
         let done = [
             ("reads", fs::read(&kept).is_ok(), true),

@@ -152,7 +152,10 @@ fn as_child(
     let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
     let Ok(page) = Page::map(page) else { return 2 };
     if let Some(permissions) = &options.sandbox {
-        restrict(permissions);
+        restrict(&Permissions {
+            has_peers: peers.is_some(),
+            ..permissions.clone()
+        });
     }
     let plan: Plan = plan(trace);
     if let Some(mode) = plan.loading_mode {
