@@ -356,13 +356,9 @@ fn status(agrees: bool, state: &Completeness, arguments: &Arguments) -> ExitCode
     }
 }
 
-/// The command of a child that replays another trace than this process was given.
-pub(crate) fn child_for(
-    program: &Path,
-    driver: &Path,
-    trace: &Path,
-    other: &OtherReplay,
-) -> Command {
+/// The command of a child that replays another trace than this process was given; `--` and that
+/// trace are to follow.
+pub(crate) fn child_for(program: &Path, driver: &Path, other: &OtherReplay) -> Command {
     let mut command = Command::new(program);
     command.args([CHILD, "--child-of", &std::process::id().to_string()]);
     command.arg("--child-driver").arg(driver);
@@ -375,7 +371,6 @@ pub(crate) fn child_for(
     for image in &other.images {
         command.arg("--replace-image").arg(image.to_argument());
     }
-    command.arg("--").arg(trace);
     command
 }
 
