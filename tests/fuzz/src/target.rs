@@ -191,6 +191,7 @@ impl Corpus {
                 images.extend(trace.blob(blob).ok().map(|bytes| bytes.to_vec()));
             }
         }
+        images.retain(|image| image.len() as u64 <= LARGEST);
         images.sort();
         images.dedup();
         Self { traces, images }

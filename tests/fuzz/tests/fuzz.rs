@@ -23,7 +23,9 @@ use cutape_fuzz::target::{Corpus, TARGETS, Target};
 use cutape_tests::{parts, root, run_within};
 
 /// Images that one process reads: one that dies costs no more than these.
-const BATCH: u64 = 500;
+const BATCH: u64 = 200;
+/// How long they may take, on a busy machine.
+const BATCH_LIMIT: Duration = Duration::from_secs(300);
 /// New inputs for each reader without arguments.
 const FEW: u64 = 8;
 /// Failures of one place in the code that are shown.
@@ -191,7 +193,7 @@ impl Run<'_> {
         command
             .args(["--executions", &count.to_string(), "--worker"])
             .arg(&file);
-        let output = run_within(&mut command, Duration::from_secs(120));
+        let output = run_within(&mut command, BATCH_LIMIT);
         if output.code() == Some(0) {
             return;
         }
