@@ -132,7 +132,7 @@ def check_statistics(program):
     call = program.calls(f"range:look[{last.number}]")[0]
     bytes_ = f"{last.address:#x}+{4 * last.count}"
     inspect = [program.cutape, "inspect", *DRIVER, program.trace, bytes_, "--at", str(call)]
-    ended = Ended([*inspect, "--type", "f32", "--json"], text=True)
+    ended = Ended([*inspect, "--type", "f32", "--report", "-"], text=True)
     if ended.status != 0:
         return program.say("inspect", False, ended.err.strip())
     moment = json.loads(ended.out)["moments"][0]
