@@ -13,17 +13,10 @@ pub(crate) const WHAT: &str = "files are read-only but for the driver's and the 
 /// The newest version whose restrictions we know; an older kernel has fewer.
 const VERSION: ABI = ABI::V6;
 
-/// Names in `/dev` of devices that drivers open, and of others that do no harm.
-const DEVICES: &[&str] = &[
-    "nv",
-    "dxg",
-    "dri",
-    "infiniband",
-    "shm",
-    "null",
-    "zero",
-    "full",
-];
+/// How the names in `/dev` of NVIDIA's devices begin, also on Tegra and under Windows. Disks are `nvme`.
+const GPUS: &[&str] = &["nvidia", "nvhost", "nvmap", "nvgpu", "nvsciipc", "dxg"];
+/// Other devices that drivers open, or that do no harm.
+const OTHERS: &[&str] = &["dri", "infiniband", "shm", "null", "zero", "full"];
 
 pub(crate) fn restrict(outputs: &[PathBuf]) -> Result<(), String> {
     is_supported()?;
@@ -65,16 +58,19 @@ pub(crate) fn is_supported() -> Result<(), String> {
 /// What may be written, of what there is.
 fn writable(outputs: &[PathBuf]) -> Vec<PathBuf> {
     let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
-    let devices = entries.filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        DEVICES.iter().any(|known| name.starts_with(known))
-    });
-    let mut paths: Vec<PathBuf> = devices.map(|entry| entry.path()).collect();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_gpu = |name: &String| GPUS.iter().any(|start| name.starts_with(start));
+    let (gpus, others): (Vec<_>, Vec<_>) = names.partition(is_gpu);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    if !gpus.is_empty() {
+        paths.extend(compute_cache());
+    }
+    let others = others.into_iter().filter(|name| OTHERS.contains(&&**name));
+    let devices = gpus.into_iter().chain(others);
+    paths.extend(devices.map(|name| Path::new("/dev").join(name)));
     // Names of threads are written there.
     paths.push(PathBuf::from("/proc/self"));
     paths.push(std::env::temp_dir());
-    paths.extend(compute_cache());
     paths.extend(outputs.iter().cloned());
     paths.retain(|path| path.exists());
     paths
@@ -91,4 +87,22 @@ fn compute_cache() -> Option<PathBuf> {
     // Without it, nothing is kept.
     let _ = fs::create_dir_all(&folder);
     Some(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_disk_can_be_written() {
+        let disks = ["nvme0n1", "nvram", "sda", "vda", "mem", "kmem"];
+        let starts = GPUS.iter().chain(OTHERS);
+        for (start, disk) in starts.flat_map(|start| disks.map(|disk| (start, disk))) {
+            assert!(!disk.starts_with(start), "{start} {disk}");
+        }
+        for path in writable(&[]) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            assert!(!disks.iter().any(|disk| name.starts_with(disk)), "{name}");
+        }
+    }
 }
