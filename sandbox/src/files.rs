@@ -13,7 +13,8 @@ pub(crate) const WHAT: &str = "files are read-only but for the driver's and the 
 /// The newest version whose restrictions we know; an older kernel has fewer.
 const VERSION: ABI = ABI::V6;
 
-/// How the names in `/dev` of NVIDIA's devices begin, also on Tegra and under Windows. Disks are `nvme`.
+/// How the names in `/dev` of NVIDIA's devices begin, also on Tegra and under Windows. Disks are
+/// `nvme`.
 const GPUS: &[&str] = &["nvidia", "nvhost", "nvmap", "nvgpu", "nvsciipc", "dxg"];
 /// Other devices that drivers open, or that do no harm.
 const OTHERS: &[&str] = &["dri", "infiniband", "shm", "null", "zero", "full"];

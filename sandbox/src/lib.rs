@@ -1,5 +1,5 @@
-//! Takes away from a replaying process what a replay does not need, because a trace may be written by
-//! somebody else, and a driver that it crashes may run code of that person's.
+//! Takes away from a replaying process what a replay does not need, because a trace may be written
+//! by somebody else, and a driver that it crashes may run code of that person's.
 //!
 //! [`enter`] applies the layers that the system has, each by itself: one that is refused leaves the
 //! others. It says what was applied and what was not. [`support`] says it beforehand.

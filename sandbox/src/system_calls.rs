@@ -1,4 +1,4 @@
-//! System calls that no driver needs fail: programs, networks, other processes, the system (seccomp).
+//! System calls that no driver needs fail: programs, networks, other processes (seccomp).
 
 use std::collections::BTreeMap;
 

@@ -16,8 +16,8 @@ struct Chunk {
     body: Vec<u8>,
 }
 
-/// An entry of the index of a packed trace, see SPEC.md: position, kind, thread, sequence, first, ticks
-/// and names of a chunk.
+/// An entry of the index of a packed trace, see SPEC.md: position, kind, thread, sequence, first,
+/// ticks and names of a chunk.
 type IndexEntry = (u64, u16, u32, u32, u64, u64, Vec<u64>);
 
 /// The trace with a few changes, which the numbers decide. Without any change if it is not a trace.

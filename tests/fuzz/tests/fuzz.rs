@@ -36,7 +36,7 @@ struct Options {
     limit: Option<Duration>,
     executions: Option<u64>,
     seed: u64,
-    /// In a process of its own: reads a batch, and writes the seed of each image to this file first.
+    /// In a process of its own: reads a batch, and writes each seed to this file first.
     worker: Option<PathBuf>,
 }
 
@@ -95,6 +95,7 @@ fn main() -> ExitCode {
         corpus: &corpus,
         start: Instant::now(),
         next: TARGETS.iter().map(|_| AtomicU64::new(0)).collect(),
+        taken: TARGETS.iter().map(|_| AtomicU64::new(0)).collect(),
         failures: Mutex::default(),
     };
     run.kept();
@@ -125,6 +126,8 @@ struct Run<'a> {
     start: Instant,
     /// Inputs that each reader has been given, or is being given.
     next: Vec<AtomicU64>,
+    /// Traces that each reader took.
+    taken: Vec<AtomicU64>,
     failures: Mutex<BTreeSet<String>>,
 }
 
@@ -135,6 +138,18 @@ impl Run<'_> {
         let kept = fs::read_dir(root().join("tests/fuzz/kept")).into_iter();
         let mut kept: Vec<PathBuf> = kept.flatten().flatten().map(|entry| entry.path()).collect();
         kept.sort();
+        // A reader that refuses what is sound reads nothing.
+        let (sound, bytes) = self.corpus.sound();
+        for target in self.options.targets.iter().filter(|t| !t.is_of_images()) {
+            let folder = Folder::new(0);
+            if target.read(bytes, sound, &folder.path) != Ok(true) {
+                self.fail(
+                    target,
+                    "a sound trace was refused",
+                    &sound.display().to_string(),
+                );
+            }
+        }
         for path in kept {
             let input = fs::read(&path).unwrap();
             for target in self.options.targets.iter().filter(|t| !t.is_of_images()) {
@@ -150,7 +165,8 @@ impl Run<'_> {
     fn read_new(&self, thread: usize) {
         loop {
             let mut is_done = true;
-            for (target, next) in self.options.targets.iter().zip(&self.next) {
+            let counts = self.next.iter().zip(&self.taken);
+            for (target, (next, taken)) in self.options.targets.iter().zip(counts) {
                 if self
                     .options
                     .limit
@@ -170,7 +186,10 @@ impl Run<'_> {
                 let seed = self.options.seed.wrapping_add(first);
                 match target.is_of_images() {
                     true => self.read_images(target, seed, count, thread),
-                    false => self.read_trace(target, seed, thread),
+                    false if self.read_trace(target, seed, thread) => {
+                        taken.fetch_add(1, Ordering::Relaxed);
+                    }
+                    false => {}
                 }
             }
             if is_done {
@@ -179,12 +198,15 @@ impl Run<'_> {
         }
     }
 
-    fn read_trace(&self, target: &Target, seed: u64, thread: usize) {
+    /// Whether the reader took the trace of that seed.
+    fn read_trace(&self, target: &Target, seed: u64, thread: usize) -> bool {
         let (input, which) = target.input(self.corpus, seed);
         let folder = Folder::new(thread);
-        if let Err(why) = target.read(&input, &self.corpus.traces[which].0, &folder.path) {
+        let read = target.read(&input, &self.corpus.traces[which].0, &folder.path);
+        read.unwrap_or_else(|why| {
             self.keep(target, &why, seed, &input);
-        }
+            false
+        })
     }
 
     fn read_images(&self, target: &Target, first: u64, count: u64, thread: usize) {
@@ -236,8 +258,15 @@ impl Run<'_> {
 
     fn summary(&self) -> ExitCode {
         let failures = self.failures.lock().unwrap();
-        for (target, next) in self.options.targets.iter().zip(&self.next) {
-            println!("{:<16} {:>9}", target.name, next.load(Ordering::Relaxed));
+        println!("{:<16} {:>9} {:>9}", "reader", "inputs", "taken");
+        let counts = self.next.iter().zip(&self.taken);
+        for (target, counts) in self.options.targets.iter().zip(counts) {
+            let [inputs, taken] = [counts.0, counts.1].map(|count| count.load(Ordering::Relaxed));
+            let taken = match target.is_of_images() {
+                true => String::new(),
+                false => taken.to_string(),
+            };
+            println!("{:<16} {inputs:>9} {taken:>9}", target.name);
         }
         println!(
             "seed {}, {:.1} s, {} failures",
