@@ -20,7 +20,7 @@ use crate::rules::silence::{Silence, not_about_calls, silence, succeeded};
 use crate::rules::undefined::is_same_source_name;
 use crate::rules::{self, Check, Deferral, Draft, Gates, Mistake, Rules};
 use crate::state::State;
-use cutape_model::{Site, function_of};
+use cutape_model::{Gaps, Site, function_of};
 
 /// A function of the trace.
 #[derive(Debug)]
@@ -78,6 +78,7 @@ pub struct Analyzer {
     /// Empty between calls.
     drafts: Vec<Draft>,
     killed: bool,
+    gaps: Gaps,
     pairs: Option<Pairs>,
     chosen: Option<ChosenWork>,
     question: Option<Question>,
@@ -170,6 +171,10 @@ impl Analyzer {
         }
         self.state.in_flight |= call.leave.is_none();
         let checked = checked.take();
+        if self.gaps.is_before(call) {
+            self.state.apply_gap(call);
+            self.apply_gap();
+        }
         let question = self.question.take();
         if let Some(mut question) = question {
             if question.call == call.index && question.answer.is_none() {
@@ -193,6 +198,21 @@ impl Analyzer {
         };
         self.functions[id] = Some(Some(checked));
         findings
+    }
+
+    /// Calls are missing here: they may have shown that what looks like a mistake is none.
+    fn apply_gap(&mut self) {
+        self.performance.apply_gap();
+        self.deferred.retain(|deferred| match deferred.until {
+            Deferral::Function(_) | Deferral::Lookup(..) => false,
+            Deferral::Call => {
+                let mut functions = cutape_registry::FUNCTIONS.iter();
+                !functions.any(|function| {
+                    function.base == deferred.base && function.family.changes_no_state()
+                })
+            }
+            Deferral::Image(_) | Deferral::StickyError(_) | Deferral::Reuse(_) => true,
+        });
     }
 
     fn silence(
@@ -410,6 +430,10 @@ impl Analyzer {
     /// lacks later calls, these may do what is missing, and nothing is found that depends on it.
     pub fn finish(&mut self, context: &dyn TraceContext, is_end: bool) -> Vec<Finding> {
         self.state.settle(u64::MAX, 0);
+        if self.gaps.is_at_end(context.calls_left_out()) {
+            self.state.forget_work();
+            self.apply_gap();
+        }
         let mut drafts = self.performance.finish(context);
         drafts.retain(|draft| is_end || draft.rule != rule_ids::PERFORMANCE_EVENT_TIMING_UNNEEDED);
         // A program that died could not clean up.

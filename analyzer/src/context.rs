@@ -21,6 +21,8 @@ pub trait TraceContext {
     fn frames(&self, _stack: u64) -> Vec<Frame> {
         Vec::new()
     }
+    /// Calls that the recorder has left out while it was paused.
+    fn calls_left_out(&self) -> u64;
     /// The rate of the clock; 0 if it is not known.
     fn ticks_per_second(&self) -> u64;
     /// The signature table.
@@ -42,6 +44,10 @@ impl TraceContext for Trace {
 
     fn symbol(&self, address: u64) -> Option<String> {
         Trace::symbol(self, address).map(str::to_owned)
+    }
+
+    fn calls_left_out(&self) -> u64 {
+        self.left_out().map_or(0, |left_out| left_out.calls)
     }
 
     fn ticks_per_second(&self) -> u64 {

@@ -14,7 +14,6 @@ mod context;
 pub mod decode;
 pub mod demangle;
 mod finding;
-pub mod glob;
 mod key;
 mod launch;
 mod layouts;
@@ -34,6 +33,7 @@ mod suppress;
 pub use analyzer::Analyzer;
 pub use baseline::Baseline;
 pub use context::TraceContext;
+pub use cutape_registry::glob;
 pub use finding::{
     CallResult, CallSite, Class, CodePlace, Confidence, Finding, FindingKey, Frame, ObjectHistory,
     RecordedProcess, RelatedCall, Severity, own_frame,

@@ -1,6 +1,7 @@
 //! For every rule one sequence of calls that breaks it and its nearest correct relatives, which
 //! stay silent.
 
+mod gaps;
 mod script;
 mod tables;
 

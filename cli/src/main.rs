@@ -14,6 +14,7 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
+mod ctl;
 mod debug;
 mod demo;
 mod diff;
@@ -27,6 +28,7 @@ mod first_look;
 mod guarded;
 mod info;
 mod inspect;
+mod live;
 mod manual;
 mod mark;
 mod minimize;
@@ -149,6 +151,8 @@ enum Verb {
     View(view::Arguments),
     /// Put a mark into a recording while the program runs.
     Mark(mark::Arguments),
+    /// Start, stop and ask about the recording of a running program.
+    Ctl(ctl::Arguments),
     /// Write images, or launches as programs that check themselves.
     Extract(extract::Arguments),
     /// Write what a trace shows for Perfetto, DuckDB, Spark and others.
@@ -326,6 +330,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::View(arguments) => view::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
+        Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Inspect(arguments) => inspect::run(arguments),
         Verb::Why(arguments) => why::run(arguments),

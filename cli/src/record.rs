@@ -1,5 +1,7 @@
 //! `cutape record`: runs a program and writes its driver calls to a trace.
 
+mod flight;
+
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_format::Trace;
-use cutape_recording::{Cost, Recording, Reservation, trace_name};
+use cutape_recording::{Cost, Outcome, Recording, Reservation, Session, trace_name};
 use cutape_render::quantity;
 use cutape_report::summary::Exchanges;
 use cutape_terminal::failure::Failure;
@@ -16,6 +18,8 @@ use cutape_terminal::input;
 use cutape_terminal::message;
 use cutape_terminal::output::{self, Format};
 use cutape_terminal::overwrite::Overwrite;
+
+use self::flight::{FlightOptions, FlightRecorder};
 
 /// How many traces are named at the end.
 const MOST_NAMES: usize = 4;
@@ -58,6 +62,8 @@ pub(crate) struct Arguments {
         verbatim_doc_comment
     )]
     stats: Option<Format>,
+    #[command(flatten)]
+    flight: FlightOptions,
     #[command(flatten)]
     recording: Recording,
     /// The program and its arguments; the -- is optional.
@@ -108,7 +114,10 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             backend.reason
         );
     }
-    let outcome = session.wait()?;
+    let outcome = match arguments.flight.is_wanted() {
+        true => follow(session, &arguments.flight)?,
+        false => session.wait()?,
+    };
     if outcome.traces.is_empty() {
         let program = arguments.program.first();
         let advice = program
@@ -153,6 +162,15 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         );
     }
     Ok(ExitCode::from(outcome.exit_code()))
+}
+
+/// Keeps only the last calls until the program ends.
+fn follow(session: Session, options: &FlightOptions) -> Result<Outcome, Failure> {
+    let mut flight = FlightRecorder::new(options);
+    flight.follow(&session);
+    let outcome = session.wait()?;
+    flight.finish(&outcome)?;
+    Ok(outcome)
 }
 
 /// Reports on stderr what recording one process cost.

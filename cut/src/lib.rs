@@ -22,6 +22,7 @@ pub mod minimize;
 mod part;
 mod state;
 pub mod trim;
+pub mod window;
 mod write;
 
 use cutape_replay::{Observation, Observed};

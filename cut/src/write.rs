@@ -45,6 +45,7 @@ pub fn write(
             !(is_superseded && call <= part.start) && keeps_noted(call, place)
         },
         changes,
+        gap: None,
     };
     let pieces = state.map(MemoryState::pieces).transpose()?;
     let state = state.zip(pieces.as_ref());

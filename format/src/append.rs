@@ -1,14 +1,14 @@
 //! Adding to a trace from outside, while its process is recording.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::AtomicU64;
 
-use memmap2::MmapOptions;
+use memmap2::{MmapMut, MmapOptions};
 
 use crate::codec;
-use crate::control::{self, CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION};
+use crate::control::{self, CONTROL_LENGTH, CONTROL_POSITION, Control};
 use crate::layout::{
     CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, MarkerNote, RECORD_HEAD_LENGTH,
     RecordHead, chunk_kind, marker_action, marker_source, note_kind, record_kind,
@@ -19,31 +19,61 @@ use crate::read::trace::Trace;
 pub const LONGEST_MARK: usize =
     CHUNK_ALIGNMENT as usize - CHUNK_HEAD_LENGTH - RECORD_HEAD_LENGTH - MarkerNote::LENGTH - 8;
 
+/// The control chunk of a trace that a process on this machine is recording, for reading and
+/// writing.
+#[derive(Debug)]
+pub struct LiveControl {
+    map: MmapMut,
+    file: File,
+}
+
+impl LiveControl {
+    /// Maps it.
+    ///
+    /// # Errors
+    /// If the trace is not one that can grow, or the file cannot be written.
+    pub fn open(trace: &Trace) -> io::Result<Self> {
+        let control = trace.source.head_at(CONTROL_POSITION as usize);
+        let has_control = control.is_some_and(|head| head.kind == chunk_kind::CONTROL);
+        if trace.source.is_packed() || !has_control {
+            let why = "no process is recording to it: it is packed, or of an early version";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(trace.path())?;
+        let mut options = MmapOptions::new();
+        options.offset(CONTROL_POSITION).len(CONTROL_LENGTH);
+        // SAFETY: the recorder never shortens its file, and the head shows that the chunk is there.
+        let map = unsafe { options.map_mut(&file) }?;
+        Ok(Self { map, file })
+    }
+
+    /// The file of the trace.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Deref for LiveControl {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        // SAFETY: the map is as long and begins with a page; all that changes in it are atomics,
+        // also for the recorder.
+        unsafe { &*self.map.as_ptr().cast() }
+    }
+}
+
 /// Adds a mark of that moment, in ticks of the trace's clock, to a trace that a process on this
 /// machine is recording. A longer text than [`LONGEST_MARK`] is cut.
 ///
 /// # Errors
-/// If the trace is not one that can grow, or the file cannot be written.
+/// As of [`LiveControl::open`].
 pub fn append_mark(trace: &Trace, ticks: u64, text: &str) -> io::Result<()> {
-    let control = trace.source.head_at(CONTROL_POSITION as usize);
-    let has_control = control.is_some_and(|head| head.kind == chunk_kind::CONTROL);
-    if trace.source.is_packed() || !has_control {
-        let why = "no process is recording to it: it is packed, or of an early version";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(trace.path())?;
-    let mut options = MmapOptions::new();
-    options.offset(CONTROL_POSITION).len(CONTROL_LENGTH);
-    // SAFETY: the recorder never shortens its file, and the head shows that the chunk is there.
-    let map = unsafe { options.map_mut(&file) }?;
-    let end: *const AtomicU64 = map.as_ptr().wrapping_add(CONTROL_END).cast();
-    // SAFETY: within the map, and aligned, since maps begin with a page. The recorder uses it as an
-    // atomic as well.
-    let end = unsafe { &*end };
-    let claimed = control::claim(end, CHUNK_ALIGNMENT, CHUNK_ALIGNMENT);
+    let control = LiveControl::open(trace)?;
+    let claimed = control::claim(&control.end, CHUNK_ALIGNMENT, CHUNK_ALIGNMENT);
     let (position, _) = claimed.ok_or(io::ErrorKind::FileTooLarge)?;
     let body = record(ticks, text);
     let head = ChunkHead {
@@ -58,6 +88,7 @@ pub fn append_mark(trace: &Trace, ticks: u64, text: &str) -> io::Result<()> {
     padded.resize(CHUNK_ALIGNMENT as usize - CHUNK_HEAD_LENGTH, 0);
     // The head last: until then a reader sees a claimed place. Writing extends the file if that is
     // necessary, and never shortens it.
+    let file = &control.file;
     file.write_all_at(&padded, position + CHUNK_HEAD_LENGTH as u64)?;
     file.write_all_at(&head.encode(), position)
 }
@@ -93,6 +124,7 @@ fn record(ticks: u64, text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::CONTROL_END;
     use crate::read::marker::MarkerSource;
 
     #[test]

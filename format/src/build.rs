@@ -472,6 +472,7 @@ impl TraceBuilder {
             note_kind::LOOKED => 9,
             note_kind::LOOKED_BEFORE => 10,
             note_kind::NESTED_CALL => 11,
+            note_kind::GAP => 12,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

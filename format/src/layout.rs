@@ -25,10 +25,10 @@ pub use marker::{MarkerNote, marker_action, marker_payload, marker_source};
 pub use note::{
     ARENA, BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, DescriptorNote, DigestNote,
     DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote,
-    ExchangeOutputNote, FramesNote, HostChangedNote, HostSkippedNote, LayoutNote, LookedNote,
-    MemoryNote, NestedCallNote, OriginNote, PythonCodeNote, ReadbackNote, SharedMappingNote,
-    SourceChangedNote, TextHead, ThreadNote, ZeroedNote, digest_reach, digest_skip, exchange_skip,
-    host_skip, note_kind, python_frame, stack_flag,
+    ExchangeOutputNote, FramesNote, GapNote, HostChangedNote, HostSkippedNote, LayoutNote,
+    LookedNote, MemoryNote, NestedCallNote, OriginNote, PythonCodeNote, ReadbackNote,
+    SharedMappingNote, SourceChangedNote, TextHead, ThreadNote, ZeroedNote, digest_reach,
+    digest_skip, exchange_skip, host_skip, note_kind, python_frame, stack_flag,
 };
 pub use record::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,

@@ -37,6 +37,8 @@ mod append;
 )]
 mod build;
 #[cfg(feature = "read")]
+mod erase;
+#[cfg(feature = "read")]
 mod pack;
 #[cfg(feature = "read")]
 mod parallel;
@@ -44,9 +46,11 @@ mod parallel;
 mod read;
 
 #[cfg(feature = "read")]
-pub use append::{LONGEST_MARK, append_mark};
+pub use append::{LONGEST_MARK, LiveControl, append_mark};
 #[cfg(feature = "build")]
 pub use build::{NewCall, NewSnapshot, TraceBuilder};
+#[cfg(feature = "read")]
+pub use erase::{Erased, Needed};
 pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
@@ -64,6 +68,7 @@ pub use read::{
     cursor::{Calls, Cursor},
     error::{Damage, Error},
     incomplete::Shortfall,
+    left_out::LeftOut,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     note::Note,
     positions::CallPositions,

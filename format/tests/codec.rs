@@ -5,10 +5,10 @@ use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, DescriptorNote,
     DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
     ENTER_HEAD_LENGTH, EnterHead, ExchangeNote, ExchangeOutputNote, FILE_HEAD_ENCODED, FileHead,
-    FramesNote, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead,
-    LookedNote, MarkerNote, MemoryNote, NestedCallNote, OriginNote, PythonCodeNote, ReadbackNote,
-    SNAPSHOT_HEAD_LENGTH, SharedMappingNote, SnapshotHead, SourceChangedNote, TextHead, ThreadNote,
-    ZeroedNote,
+    FramesNote, GapNote, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote,
+    LeaveHead, LookedNote, MarkerNote, MemoryNote, NestedCallNote, OriginNote, PythonCodeNote,
+    ReadbackNote, SNAPSHOT_HEAD_LENGTH, SharedMappingNote, SnapshotHead, SourceChangedNote,
+    TextHead, ThreadNote, ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -69,6 +69,7 @@ twins! {
     origin_note: OriginNote { handle: u64, owner: u64, is_kernel: u8 } Some(17);
     host_changed_note: HostChangedNote { address: u64, is_after: u8 } Some(9);
     looked_note: LookedNote { ticks: u64 } Some(8);
+    gap_note: GapNote { calls: u64, pause: u32, paused: u64, resumed: u64 } Some(28);
     nested_call_note: NestedCallNote { caller: u64, result: i32, function: u16 } Some(14);
     host_skipped_note: HostSkippedNote { address: u64, length: u64, reason: u8 } Some(17);
     zeroed_note: ZeroedNote { address: u64, length: u64 } Some(16);

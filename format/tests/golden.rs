@@ -200,6 +200,7 @@ fn what_processes_share_is_read() {
 
 #[test]
 fn notes_of_a_single_version_are_read() {
+    const GAP: &str = "Gap(GapNote { calls: 41, pause: 2, paused: 5001, resumed: 6002 })";
     const NESTED: &str = "NestedCall(NestedCallNote { caller: 4198964, result: 800, function: 1 })";
     for (name, expected) in [
         ("v1.9.cutape", "Looked(LookedNote { ticks: 3333 })"),
@@ -211,6 +212,8 @@ fn notes_of_a_single_version_are_read() {
         ),
         ("v1.11.cutape", NESTED),
         ("v1.11-packed.cutape", NESTED),
+        ("v1.12.cutape", GAP),
+        ("v1.12-packed.cutape", GAP),
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let call = trace.calls().last().unwrap();

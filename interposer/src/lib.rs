@@ -21,6 +21,7 @@
 mod async_readback;
 mod awaited_roles;
 mod call_order;
+mod conditions;
 mod described_copy;
 mod device_memory;
 mod driver;
@@ -34,6 +35,7 @@ mod hot;
 mod loaded;
 mod markers;
 mod overrides;
+mod pauses;
 mod process;
 mod queries;
 mod snapshot;

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use cutape_registry::Stacks;
 
+use crate::file::trace_file::Pauses;
 use crate::file::{identity, kept_blobs, trace_file};
 use crate::hot::recording::{
     COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, WITH_STACKS, records,
@@ -17,8 +18,8 @@ use crate::process::settings::Settings;
 use crate::process::{errno, log};
 use crate::state::{self, functions};
 use crate::{
-    async_readback, awaited_roles, device_memory, driver, driver_log, host_memory, markers,
-    overrides, stack,
+    async_readback, awaited_roles, conditions, device_memory, driver, driver_log, host_memory,
+    markers, overrides, stack,
 };
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
@@ -90,9 +91,15 @@ fn create_trace() -> u8 {
     host_memory::configure(settings.host_memory, device_memory.keeps_exchanges());
     trace_file::close();
     let clock = clock::choose();
-    if !trace_file::create(trace, clock) {
+    let pauses = Pauses {
+        // Digests say what work left in memory, exchanges what it did together with other processes.
+        can_pause: settings.digests.is_none() && settings.outputs_of_exchanges == 0,
+        is_paused: conditions::configure(&settings),
+    };
+    if !trace_file::create(trace, clock, pauses) {
         return PASSING;
     }
+    recording::set_control(trace_file::control());
     identity::write_program(&settings);
     maps::write();
     markers::begin(clock);
@@ -135,6 +142,7 @@ fn watch_forks() {
 extern "C" fn in_child() {
     identity::forget();
     recording::forget();
+    conditions::forget();
     async_readback::forget();
     state::forget();
     host_memory::forget();

@@ -23,6 +23,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::copied::{described_host_target, waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
+use crate::gap::Gaps;
 use crate::graphs::GraphAction;
 use crate::needs::Operands;
 use crate::objects::{ObjectId, Retention};
@@ -137,6 +138,7 @@ pub struct HostWrites {
     answers: Answers,
     /// The last writes that calls were to enqueue.
     recent: VecDeque<PendingWrite>,
+    gaps: Gaps,
 }
 
 impl Default for HostWrites {
@@ -156,6 +158,7 @@ impl Default for HostWrites {
             known: FxHashMap::default(),
             answers: Answers::default(),
             recent: VecDeque::new(),
+            gaps: Gaps::default(),
         }
     }
 }
@@ -165,6 +168,9 @@ impl HostWrites {
     pub fn enter(&mut self, call: &Call<'_>) {
         self.state.settle(call.ticks, call.thread);
         self.return_before(call.ticks);
+        if self.gaps.is_before(call) {
+            self.apply_gap(call.ticks);
+        }
         if self.launched.is_empty() {
             return;
         }
@@ -177,6 +183,17 @@ impl HostWrites {
             let stream = self.stream_of(&Effects::of(function), call);
             self.order.wait(stream, &earlier, (call.ticks, call.ticks));
         }
+    }
+
+    /// Calls are missing that may have waited for all work: what is found now, a replay could not
+    /// compute, since it lacks their work.
+    fn apply_gap(&mut self, now: Moment) {
+        self.state.apply_gap();
+        let everything = self.order.everything(now);
+        self.order.complete(&everything);
+        self.pending.clear();
+        self.recent.clear();
+        self.launched.clear();
     }
 
     fn return_before(&mut self, end: Moment) {

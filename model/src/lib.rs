@@ -19,6 +19,7 @@ mod context_calls;
 mod contexts;
 mod copied;
 mod effects;
+mod gap;
 mod graphs;
 mod host_writes;
 mod kinds;
@@ -46,6 +47,7 @@ pub use copied::{
     described_sources, each_copy, filled_bytes,
 };
 pub use effects::{CallArguments, Effect, Effects};
+pub use gap::{Gaps, gap_of};
 pub use graphs::{
     AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork, Node,
     NodeAllocation, Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array,

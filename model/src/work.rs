@@ -3,7 +3,7 @@
 use cutape_format::Call;
 use cutape_registry::{
     CopyOp, Family, GraphOp, ImplicitWait, Kind, MemoryType, STREAM_LEGACY, STREAM_PER_THREAD,
-    StreamMemoryOp, Waits, canonical_stream, function,
+    StreamMemoryOp, Waits, canonical_stream, function, keeps_capturing,
 };
 
 use crate::captures::Capture;
@@ -15,11 +15,6 @@ use crate::objects::{NewObject, Origin};
 use crate::order::{StreamKey, StreamKind};
 use crate::state::{Data, EVENT_EXTERNAL, LastStreams, State, StreamQuestion};
 use crate::stream_values::may_wait;
-
-/// Results of `cuStreamEndCapture` that leave the capture as it was (cuda.h:
-/// CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and _WRONG_THREAD, INVALID_VALUE,
-/// INVALID_HANDLE).
-const CAPTURE_GOES_ON: [i32; 5] = [401, 903, 908, 1, 400];
 
 impl<X> State<X> {
     /// The number of the stream that a call's work is ordered on.
@@ -267,9 +262,7 @@ impl<X> State<X> {
     /// A call has failed.
     pub fn apply_failed(&mut self, effects: &Effects, call: &Call<'_>) {
         if effects.action == Action::EndCapture
-            && !call
-                .result()
-                .is_some_and(|result| CAPTURE_GOES_ON.contains(&result))
+            && !call.result().is_some_and(keeps_capturing)
             && let Some(stream) = self.call_stream(effects, call)
         {
             self.captures.end(stream);

@@ -15,7 +15,7 @@ _MODULES = {
         "Call Calls DamagedTrace Error NewerVersion NotATrace Table Thread Trace open schema"
     ),
     "_options": "check record replay",
-    "_recording": "Block NotRecording is_recording mark range",
+    "_recording": "Block NotRecording is_recording mark range start stop",
     "_values": "Address Missing Named Payload",
     "_verbs": (
         "CommandError Divergence Finding FindingCall Findings Frame ObjectHistory RecordedProcess"

@@ -18,6 +18,8 @@ from ._recording import (
     is_recording as is_recording,
     mark as mark,
     range as range,
+    start as start,
+    stop as stop,
 )
 from ._values import Address as Address, Missing as Missing, Named as Named, Payload as Payload
 from ._verbs import (

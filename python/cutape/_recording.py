@@ -40,6 +40,9 @@ def _find_recorder() -> Optional[ctypes.CDLL]:
                     getattr(library, function).argtypes = [ctypes.c_char_p]
                     getattr(library, function).restype = None
                 library.cutape_range_pop.restype = None
+                for function in ("cutape_start", "cutape_stop"):
+                    getattr(library, function).argtypes = []
+                    getattr(library, function).restype = ctypes.c_int
             except (OSError, AttributeError):
                 continue
             _recorder = library
@@ -66,6 +69,25 @@ def mark(text: str) -> None:
     name, recorder = _bytes(text), _find_recorder()
     if recorder is not None:
         recorder.cutape_mark(name)
+
+
+def start() -> bool:
+    """Ends a pause of the recording: all calls are recorded from now on.
+
+    Whether there was one; False too in a program that is not being recorded.
+    """
+    recorder = _find_recorder()
+    return recorder is not None and bool(recorder.cutape_start())
+
+
+def stop() -> bool:
+    """Pauses the recording: calls that only give the device work, wait or ask are left out.
+
+    Whether it was going on and could be paused; False too before the first call of the driver, and
+    in a program that is not being recorded.
+    """
+    recorder = _find_recorder()
+    return recorder is not None and bool(recorder.cutape_stop())
 
 
 @contextlib.contextmanager

@@ -29,6 +29,6 @@ pub use options::Recording;
 pub use payloads::check_no_pack;
 pub use rank::trace_name;
 pub use reservation::Reservation;
-pub use session::{Outcome, Session, report_missing, start};
+pub use session::{Outcome, Session, TICKS_PER_SECOND, pack_in_place, report_missing, start};
 pub use starter::advice;
 pub use words::{BackendChoice, payloads};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
-use cutape_registry::{Digests, HostMemory, Stacks};
+use cutape_registry::{Digests, HostMemory, RecordedLength, Stacks, StartCondition};
 
 use crate::words::{self, BackendChoice};
 use cutape_render::quantity;
@@ -90,6 +90,22 @@ pub struct Recording {
         value_name = "NAME"
     )]
     pub backend: BackendChoice,
+    /// Begin with a pause: of the calls that only give the device work, wait or
+    /// ask, none is recorded until `cutape ctl PID start`.
+    #[arg(long, verbatim_doc_comment)]
+    pub start_paused: bool,
+    /// Begin with a pause that ends before a launch, before a call, or at a mark
+    /// or range of the program: kernel:PATTERN, call:FUNCTION[:N] or mark:TEXT.
+    #[arg(
+        long,
+        value_name = "CONDITION",
+        value_parser = start_condition,
+        verbatim_doc_comment
+    )]
+    pub start_at: Option<String>,
+    /// Pause after so much: '100 launches', '1000 calls', 10s or 500ms.
+    #[arg(long = "for", value_name = "LENGTH", value_parser = recorded_length)]
+    pub length: Option<String>,
     /// Measure what recording costs, which itself costs a little.
     #[arg(skip)]
     pub measures_cost: bool,
@@ -105,6 +121,24 @@ fn size_of_copies(text: &str) -> Result<u64, String> {
     }
 }
 
+fn start_condition(text: &str) -> Result<String, String> {
+    match StartCondition::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(
+            "give kernel:PATTERN, call:FUNCTION, call:FUNCTION:N with a function of the driver, or \
+             mark:TEXT"
+                .to_owned(),
+        ),
+    }
+}
+
+fn recorded_length(text: &str) -> Result<String, String> {
+    match RecordedLength::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("give a number and launches, calls, s or ms, as in '100 launches'".to_owned()),
+    }
+}
+
 impl Recording {
     /// Refuses options that contradict each other.
     ///
@@ -116,6 +150,28 @@ impl Recording {
                 "--outputs-of-exchanges keeps bytes that a replay puts back; --payloads {} leaves \
                  them out: give one of the two",
                 self.payloads.word()
+            )));
+        }
+        let excluding = [
+            ("--digests", self.digests.is_some()),
+            (
+                "--outputs-of-exchanges",
+                self.outputs_of_exchanges.is_some(),
+            ),
+        ];
+        let pausing = [
+            ("--start-paused", self.start_paused),
+            ("--start-at", self.start_at.is_some()),
+            ("--for", self.length.is_some()),
+        ];
+        let given = |options: &[(&'static str, bool)]| {
+            let mut given = options.iter().filter(|(_, is_given)| *is_given);
+            given.next().map(|(option, _)| *option)
+        };
+        if let (Some(option), Some(pause)) = (given(&excluding), given(&pausing)) {
+            return Err(Failure::unusable(format!(
+                "{option} says what all work leaves in memory, {pause} leaves work out: give one of \
+                 the two"
             )));
         }
         Ok(())

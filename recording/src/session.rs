@@ -215,6 +215,18 @@ impl Session {
         &self.trace
     }
 
+    /// The traces that exist now.
+    pub fn traces(&self) -> Vec<PathBuf> {
+        let mut traces = new_family(&self.trace, &self.old);
+        traces.retain(|path| path.exists());
+        traces
+    }
+
+    /// Ticks per second of the processor's clock, as far as is known.
+    pub fn ticks_per_second(&self) -> Option<u64> {
+        self.clock.rate()
+    }
+
     /// The selected backend.
     pub fn backend(&self) -> &SelectedBackend {
         &self.backend
@@ -304,7 +316,7 @@ impl Outcome {
 
     /// Packs a trace in place; adds the exit status, and the clock's rate if the trace lacks it.
     fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
-        let mut trace = Trace::open(path)?;
+        let trace = Trace::open(path)?;
         if let Some(process) = trace.writer() {
             return Err(input::still_written(path, process));
         }
@@ -316,29 +328,44 @@ impl Outcome {
             meta.push(("exit.signal".to_owned(), signal.to_string()));
         }
         meta.push(("exit.process".to_owned(), self.process.to_string()));
-        if trace.head().clock == 0
-            && let Some(rate) = self.ticks_per_second
-        {
-            meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
+        if let Some(rate) = self.ticks_per_second {
+            meta.push((TICKS_PER_SECOND.to_owned(), rate.to_string()));
         }
-        trace.name_addresses(stacks::sources(&trace));
-        let symbols = cutape_symbols::of_callers(&trace);
-        let kept = PayloadPolicies::default();
-        let written = AtomicU64::new(0);
-        let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
-            cutape_format::pack_counting(&trace, path, &meta, &symbols, kept, &written)
-        });
-        packed.map_err(|error| {
-            let unhashed = match payloads::await_hashing(&trace) {
-                true => " with all payload bytes; `cutape pack` replaces them with hashes",
-                false => "",
-            };
-            Failure::unusable(format!(
-                "cannot pack the trace: {error} ({}); it stays unpacked{unhashed}",
-                path.display()
-            ))
-        })
+        pack_in_place(trace, meta)
     }
+}
+
+/// The metadata with the rate of the clock.
+pub const TICKS_PER_SECOND: &str = "clock.ticks-per-second";
+
+/// Packs a trace in place, with the names of callers and the sources of stacks. Adds `meta`.
+///
+/// # Errors
+/// If it cannot be written; then it stays as it was.
+pub fn pack_in_place(
+    mut trace: Trace,
+    mut meta: Vec<(String, String)>,
+) -> Result<PackSummary, Failure> {
+    // A counter that is no clock has no rate.
+    meta.retain(|(key, _)| key != TICKS_PER_SECOND || trace.head().clock == 0);
+    trace.name_addresses(stacks::sources(&trace));
+    let symbols = cutape_symbols::of_callers(&trace);
+    let kept = PayloadPolicies::default();
+    let written = AtomicU64::new(0);
+    let path = trace.path();
+    let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
+        cutape_format::pack_counting(&trace, path, &meta, &symbols, kept, &written)
+    });
+    packed.map_err(|error| {
+        let unhashed = match payloads::await_hashing(&trace) {
+            true => " with all payload bytes; `cutape pack` replaces them with hashes",
+            false => "",
+        };
+        Failure::unusable(format!(
+            "cannot pack the trace: {error} ({}); it stays unpacked{unhashed}",
+            path.display()
+        ))
+    })
 }
 
 /// Reports on stderr the image bytes that packing could not find.

@@ -46,6 +46,9 @@ impl Settings<'_> {
             }
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
+            RecorderSetting::StartAt => recording.start_at.clone().map(OsString::from),
+            RecorderSetting::RecordFor => recording.length.clone().map(OsString::from),
+            RecorderSetting::StartPaused => switch(recording.start_paused, Switch::On),
         }
     }
 }

@@ -11,12 +11,14 @@ mod family;
 #[macro_use]
 #[rustfmt::skip]
 mod generated;
+pub mod glob;
 mod launch_attribute;
 pub mod layout;
 mod length;
 mod model;
 mod names;
 mod null_setting;
+mod recorded_part;
 mod recorder_setting;
 mod result;
 mod stream;
@@ -36,8 +38,9 @@ pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
 pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 pub use null_setting::NullSetting;
+pub use recorded_part::{RecordedLength, StartCondition};
 pub use recorder_setting::{Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch};
-pub use result::is_sticky;
+pub use result::{is_sticky, keeps_capturing};
 pub use stream::{STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, is_default_stream};
 
 /// The signature table as text, which is part of every trace (grammar: `format/SPEC.md`).
@@ -102,6 +105,49 @@ impl Function {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_that_change_no_state_make_and_end_nothing() {
+        for function in FUNCTIONS.iter() {
+            if !function.family.changes_no_state() {
+                continue;
+            }
+            let changes = |param: &Param| {
+                matches!(
+                    param.role,
+                    Role::Make(..) | Role::Find(..) | Role::FindMany(..) | Role::Destroy(_)
+                )
+            };
+            assert!(!function.params.iter().any(changes), "{}", function.name);
+        }
+        for (name, expected) in [
+            ("cuLaunchKernel", true),
+            ("cuLaunchKernelEx", true),
+            ("cuMemcpyHtoDAsync_v2", true),
+            ("cuMemsetD8_v2", true),
+            ("cuGraphLaunch", true),
+            ("cuStreamWaitEvent", true),
+            ("cuCtxSynchronize", true),
+            ("cuCtxGetCurrent", true),
+            ("cuPointerGetAttribute", true),
+            ("cuEventRecord", false),
+            ("cuMemAllocAsync", false),
+            ("cuModuleLoadData", false),
+            ("cuStreamBeginCapture_v2", false),
+            ("cuCtxSetCurrent", false),
+            ("cuFuncSetAttribute", false),
+            ("cuParamSetv", false),
+            ("cuLaunchHostFunc", false),
+            ("cuStreamWaitValue32_v2", false),
+        ] {
+            let family = function(name).map(|function| function.family);
+            assert_eq!(
+                family.map(Family::changes_no_state),
+                Some(expected),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn ids_names_and_positions_agree() {

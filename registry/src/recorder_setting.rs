@@ -66,6 +66,13 @@ settings! {
     DriverLog "DRIVER_LOG";
     /// Whether the cost of recording is measured: set if it is.
     Cost "COST";
+    /// Whether recording begins with a pause: a [`Switch`]; without it, no.
+    StartPaused "START_PAUSED";
+    /// When recording starts: a [`StartCondition`](crate::StartCondition); without it, at once.
+    StartAt "START_AT";
+    /// How much is recorded from there on: a [`RecordedLength`](crate::RecordedLength); without it,
+    /// all.
+    RecordFor "RECORD_FOR";
 }
 
 impl RecorderSetting {

@@ -11,6 +11,13 @@ pub const fn is_sticky(code: i32) -> bool {
     matches!(code, 226 | 700 | 702 | 710 | 714..=719 | 721 | 911)
 }
 
+/// Whether a stream goes on capturing after its capture could not be ended with that result
+/// (cuda.h: CUDA_ERROR_INVALID_VALUE, _INVALID_HANDLE, _ILLEGAL_STATE, _STREAM_CAPTURE_UNMATCHED,
+/// _STREAM_CAPTURE_WRONG_THREAD).
+pub const fn keeps_capturing(code: i32) -> bool {
+    matches!(code, 1 | 400 | 401 | 903 | 908)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::layout::{
-    DescriptorNote, DigestNote, ExchangeNote, ExchangeOutputNote, HostChangedNote, MemoryNote,
-    OriginNote, ReadbackNote, SharedMappingNote, digest_reach, digest_skip, exchange_skip,
-    host_skip,
+    DescriptorNote, DigestNote, ExchangeNote, ExchangeOutputNote, GapNote, HostChangedNote,
+    MemoryNote, OriginNote, ReadbackNote, SharedMappingNote, digest_reach, digest_skip,
+    exchange_skip, host_skip,
 };
 use cutape_format::{Note, Snapshot};
 use serde_json::{Value as Json, json};
@@ -51,6 +51,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             result_name(note.result),
             note.caller,
         ),
+        Note::Gap(note) => gap(note, renderer),
         Note::HostSkipped(note) => format!(
             "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,
@@ -115,6 +116,43 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
     })
 }
 
+fn gap(note: &GapNote, renderer: &CallRenderer<'_>) -> String {
+    let calls = match note.calls {
+        0 => "calls of other threads may be missing".to_owned(),
+        1 => "1 call of this thread is missing".to_owned(),
+        calls => format!("{calls} calls of this thread are missing"),
+    };
+    let when = match (note.paused, note.resumed) {
+        (0, 0) => String::new(),
+        (paused, 0) => format!(" since {}", moment(paused, renderer)),
+        (0, resumed) => format!(" until {}", moment(resumed, renderer)),
+        (paused, resumed) => format!(
+            " from {} to {}",
+            moment(paused, renderer),
+            moment(resumed, renderer)
+        ),
+    };
+    match note.pause {
+        0 => format!("{calls} before this one{when}"),
+        pause => format!("{calls} before this one: recording was paused{when} (pause {pause})"),
+    }
+}
+
+fn gap_json(note: &GapNote, renderer: &CallRenderer<'_>) -> Json {
+    json!({
+        "kind": "gap",
+        "calls": note.calls,
+        "pause": note.pause,
+        "paused_ns": time(note.paused, renderer),
+        "resumed_ns": time(note.resumed, renderer),
+    })
+}
+
+/// A moment in nanoseconds, if it is known.
+fn time(ticks: u64, renderer: &CallRenderer<'_>) -> Option<u64> {
+    (ticks != 0).then(|| renderer.nanoseconds(ticks))
+}
+
 /// A moment as the lines of calls have it.
 fn moment(ticks: u64, renderer: &CallRenderer<'_>) -> String {
     let time = renderer.nanoseconds(ticks);
@@ -155,6 +193,7 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "caller": format!("{:#x}", note.caller),
             "result": result_name(note.result),
         }),
+        Note::Gap(note) => gap_json(note, renderer),
         Note::HostSkipped(note) => json!({
             "kind": "host_skipped",
             "address": format!("{:#x}", note.address),

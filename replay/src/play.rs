@@ -300,6 +300,10 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::Layout(handle, layout) => job.issuer.kernels.note(handle, layout),
             Note::Origin(origin, name) => overrides::origin::adopt(job, origin, &name),
             Note::UnknownSymbol(name) => job.report.unknown(&name),
+            Note::Gap(gap) => {
+                job.report.calls_left_out += gap.calls;
+                job.consequences.apply_gap();
+            }
             Note::NestedCall(nested) => {
                 let nested = &job.player.trace.signature(nested.function).name;
                 let outer = &job.call.signature.name;

@@ -100,6 +100,12 @@ pub struct Report {
     /// Bytes that were returned and could not be compared: left out of the trace, or depending on
     /// what was.
     pub bytes_not_compared: u64,
+    /// Those of them that differ, and may depend on calls that the recorder has left out.
+    #[serde(default)]
+    pub bytes_unknown: u64,
+    /// Calls that the recorder has left out because it was paused, before calls of the trace.
+    #[serde(default)]
+    pub calls_left_out: u64,
     /// Digests of device memory that the recorder kept.
     #[serde(default)]
     pub digests: DigestCounts,

@@ -61,6 +61,10 @@ impl TraceContext for SymbolContext<'_> {
         stacks::frames(self.trace, self.resolver, stack).unwrap_or_default()
     }
 
+    fn calls_left_out(&self) -> u64 {
+        TraceContext::calls_left_out(self.trace)
+    }
+
     fn ticks_per_second(&self) -> u64 {
         self.trace.ticks_per_second()
     }

@@ -75,6 +75,8 @@ fn interposer(_: &Path) {
             "cutape_mark",
             "cutape_range_pop",
             "cutape_range_push",
+            "cutape_start",
+            "cutape_stop",
             "InitializeInjectionNvtx2",
             "dlmopen",
             "dlopen",

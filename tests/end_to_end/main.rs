@@ -7,6 +7,7 @@ mod bench;
 mod call_sets;
 mod causes;
 mod corpus;
+mod ctl;
 mod damage;
 mod debug;
 mod diff;
@@ -20,6 +21,7 @@ mod extract;
 mod first;
 mod first_differs;
 mod first_look;
+mod flight;
 mod forward;
 mod golden;
 mod growing;
@@ -76,6 +78,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("bench", bench::add_to),
     ("call_sets", call_sets::add_to),
     ("causes", causes::add_to),
+    ("ctl", ctl::add_to),
     ("corpus", corpus::add_to),
     ("damage", damage::add_to),
     ("debug", debug::add_to),
@@ -88,6 +91,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("first", first::add_to),
     ("first_differs", first_differs::add_to),
     ("first_look", first_look::add_to),
+    ("flight", flight::add_to),
     ("forward", forward::add_to),
     ("golden", golden::add_to),
     ("inputs", inputs::add_to),

@@ -78,6 +78,7 @@ impl Verb {
     fn value<'w>(&self, word: &'w str) -> &'w str {
         match word {
             "TRACE" | "A" | "B" => "sound.cutape",
+            "ACTION" => "status",
             "FILE" | "PATH" | "FOLDER" => "OUT",
             "PROGRAM" => "./program end",
             "FORMAT" => "jsonl",

@@ -13,7 +13,8 @@ use std::process::Command;
 use crate::{Failure, files, step};
 
 const BASELINE: &str = "benches/instructions.txt";
-const LOOPS: [&str; 12] = [
+/// The loops, those with a prefix while recording is paused.
+const LOOPS: [&str; 15] = [
     "get",
     "set",
     "state",
@@ -26,7 +27,11 @@ const LOOPS: [&str; 12] = [
     "event_query",
     "memset",
     "pointer",
+    "paused_event_query",
+    "paused_launch8",
+    "paused_memset",
 ];
+const PAUSED: &str = "paused_";
 const FEW: u64 = 20;
 const MORE: u64 = 200;
 /// The growth of a count that is accepted, in per cent.
@@ -151,6 +156,10 @@ impl Bench {
         let trace = self.folder.join("trace.cutape");
         let _ = fs::remove_file(&trace);
         let mut command = Command::new("valgrind");
+        let (call, is_paused) = match call.strip_prefix(PAUSED) {
+            Some(call) => (call, true),
+            None => (call, false),
+        };
         command
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .arg(&self.program)
@@ -160,6 +169,7 @@ impl Bench {
         if recorded {
             command
                 .env("CUTAPE_TRACE", &trace)
+                .env("CUTAPE_START_PAUSED", if is_paused { "on" } else { "off" })
                 .env("CUTAPE_DRIVER", &self.driver)
                 .env("LD_LIBRARY_PATH", &self.folder);
         } else {

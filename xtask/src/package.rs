@@ -50,9 +50,9 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
         }
     }
     random::package(root, &folder, &library)?;
-    // Programs that load libcuda in different ways, for tests/gpu/loading.sh, and changed versions
-    // of one program, for tests/gpu/diff.sh.
-    for group in ["loading", "diff"] {
+    // Programs that load libcuda in different ways, for tests/gpu/loading.sh, changed versions of
+    // one program, for tests/gpu/diff.sh, and one that stops its recording, for tests/gpu/ctl.sh.
+    for group in ["loading", "diff", "ctl"] {
         step::run(
             Command::new("sh")
                 .arg(root.join("tests/programs").join(group).join("build.sh"))

@@ -54,12 +54,22 @@ pub(super) struct Launches {
     /// By the place of the work in the legacy stream.
     serialized: Tallies<u64>,
     uses_legacy: bool,
+    /// Launches are missing.
+    has_gap: bool,
 }
 
 impl Launches {
     /// A function was asked about; with lazy loading that may load it.
     pub(super) fn asked(&mut self, function: u64) {
         self.add_loaded(function);
+    }
+
+    /// Calls are missing here: any function may have been launched, and so be loaded.
+    pub(super) fn apply_gap(&mut self) {
+        self.waited();
+        (self.last, self.preference) = (None, None);
+        self.first.clear();
+        self.has_gap = true;
     }
 
     /// True if the function was not known, and is now.
@@ -84,7 +94,7 @@ impl Launches {
     }
 
     fn load(&mut self, function: u64, site: Site) {
-        if self.add_loaded(function) {
+        if !self.has_gap && self.add_loaded(function) {
             if self.first.len() >= FIRST {
                 self.first.pop_front();
             }

@@ -298,6 +298,12 @@ impl Performance {
         self.waiting.other(call.thread);
     }
 
+    /// Calls are missing here.
+    pub(crate) fn apply_gap(&mut self) {
+        self.waiting.apply_gap();
+        self.launches.apply_gap();
+    }
+
     /// What was found.
     pub(crate) fn finish(&mut self, context: &dyn TraceContext) -> Vec<Draft> {
         let rate = self.rate(context);

@@ -87,9 +87,17 @@ pub(super) struct Waiting {
     durations: FxHashMap<u16, Durations>,
     /// All work up to this number is known to be complete.
     done: u64,
+    /// Calls are missing, which may have asked for times.
+    has_gap: bool,
 }
 
 impl Waiting {
+    /// Calls are missing here: work, waits, and questions for times.
+    pub(super) fn apply_gap(&mut self) {
+        self.threads.clear();
+        self.has_gap = true;
+    }
+
     fn thread(&mut self, thread: u32) -> &mut ThreadWork {
         let thread = thread as usize;
         if self.threads.len() <= thread {
@@ -252,7 +260,7 @@ impl Waiting {
         let events = self.events.at_least(EVENT_WAITS);
         let unneeded = events
             .iter()
-            .filter(|(caller, _)| !self.timed.contains(caller));
+            .filter(|(caller, _)| !self.has_gap && !self.timed.contains(caller));
         if let Some((_, worst)) = unneeded.max_by_key(|(_, tally)| tally.count) {
             let message = format!(
                 "{} creates events without CU_EVENT_DISABLE_TIMING. They were waited for {} times, \

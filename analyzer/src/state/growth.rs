@@ -51,12 +51,17 @@ pub(crate) struct Growth {
     pub(super) suspicious: usize,
     /// Live modules and libraries by context and fingerprint of the image.
     pub(super) images: FxHashMap<(u64, u64), u32>,
+    /// Calls are missing, which may have used what was created before.
+    has_gap: bool,
 }
 
 impl Growth {
     /// The place of the only memory that lives, if the program has freed other memory of that context;
     /// and how much.
     pub(crate) fn only_memory(&self, context: ObjectId) -> Option<(Place, &Created, u32)> {
+        if self.has_gap {
+            return None;
+        }
         let freed = *self.freed.get(&context)?;
         let memory = self.places.iter();
         let mut living =
@@ -69,6 +74,14 @@ impl Growth {
     pub(crate) fn of_image(&self, context: u64, fingerprint: u64) -> u32 {
         let count = self.images.get(&(context, fingerprint));
         count.copied().unwrap_or(0)
+    }
+
+    /// Calls are missing here: what they have used is not lost, so only objects count that are
+    /// created from now on.
+    pub(super) fn apply_gap(&mut self) {
+        self.places.clear();
+        self.suspicious = 0;
+        self.has_gap = true;
     }
 
     pub(super) fn manage(&mut self, place: Place) {

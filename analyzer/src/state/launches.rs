@@ -56,6 +56,15 @@ pub(crate) struct Launches {
 }
 
 impl Launches {
+    /// Kernels may have been launched that no trace shows.
+    pub(super) fn forget_work(&mut self) {
+        self.events.clear();
+        self.last_kernels.clear();
+        for launched in self.old_state.values_mut() {
+            *launched = None;
+        }
+    }
+
     /// Forgets an object that has ended.
     pub(super) fn forget(&mut self, id: ObjectId) {
         fn remove<V>(map: &mut FxHashMap<ObjectId, V>, id: ObjectId) {

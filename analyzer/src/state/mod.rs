@@ -5,6 +5,7 @@ pub(crate) mod data;
 mod executed;
 pub(crate) mod execution;
 pub(crate) mod failures;
+mod gap;
 mod graph_memory;
 pub(crate) mod growth;
 mod host_addresses;

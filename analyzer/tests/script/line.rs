@@ -1,6 +1,6 @@
 //! The calls of a script.
 
-use cutape_format::layout::{NestedCallNote, SharedMappingNote, field, snapshot_flag};
+use cutape_format::layout::{GapNote, NestedCallNote, SharedMappingNote, field, snapshot_flag};
 use cutape_format::{NewSnapshot, Signature, Signatures};
 
 use super::images::image;
@@ -14,6 +14,7 @@ pub(super) struct Line {
     pub(super) file: Option<u64>,
     pub(super) mapped: Vec<SharedMappingNote>,
     pub(super) nested: Vec<NestedCallNote>,
+    pub(super) gap: Option<GapNote>,
 }
 
 impl Line {
@@ -26,6 +27,7 @@ impl Line {
             file: None,
             mapped: Vec::new(),
             nested: Vec::new(),
+            gap: None,
         };
         for token in tokens {
             let (name, rest) = split(token);
@@ -50,6 +52,14 @@ impl Line {
     fn note(&mut self, signatures: &Signatures, name: &str, list: &str) -> bool {
         match name {
             "file" => self.file = Some(number(list)),
+            "gap" => {
+                self.gap = Some(GapNote {
+                    calls: number(list),
+                    pause: 1,
+                    paused: 1,
+                    resumed: 2,
+                });
+            }
             "mapped" => self.mapped = list.split(',').map(mapping).collect(),
             "nested" => {
                 let (function, result) = list.split_once(':').expect("a function and a result");

@@ -14,7 +14,7 @@
 //! their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length of the
 //! buffer in it. `file=40` says which file the descriptor of the call names, `mapped=40:0x8000:4096`
 //! of which file the registered memory is a mapping there, and of how many bytes; several with
-//! commas. `nested=cuMemFree_v2:800` is a call that was made inside this one, with its result. `-> !`
+//! commas. `gap=2` says that two calls are missing before. `nested=cuMemFree_v2:800` is a call that was made inside this one, with its result. `-> !`
 //! is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
 //! entered. `loop 20 call; call` repeats calls, with the round, from 1, for each `$`. A line `meta
 //! KEY VALUE` is metadata.
@@ -242,6 +242,9 @@ impl Writer {
         }
         for &mapping in &line.mapped {
             builder.note(thread, note_kind::SHARED_MAPPING, mapping, b"/dev/shm/x");
+        }
+        if let Some(gap) = line.gap {
+            builder.note(thread, note_kind::GAP, gap, &[]);
         }
         for &nested in &line.nested {
             builder.note(thread, note_kind::NESTED_CALL, nested, &[]);

@@ -39,6 +39,8 @@ pub mod chunk_kind {
     pub const SOURCES: u16 = 12;
     /// Markers: records of the note kind `MARKER`, of all threads.
     pub const MARKERS: u16 = 13;
+    /// Space of chunks that were left out while the recording went on: it takes no more than a page.
+    pub const ERASED: u16 = 14;
 }
 
 /// `used` and `body_checksum` of the chunk are final.

@@ -70,6 +70,8 @@ pub mod note_kind {
     pub const LOOKED_BEFORE: u16 = 30;
     /// [`super::NestedCallNote`].
     pub const NESTED_CALL: u16 = 31;
+    /// [`super::GapNote`].
+    pub const GAP: u16 = 33;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -164,6 +166,22 @@ pub struct NestedCallNote {
     pub result: i32,
     /// The function, by its number in the signature table.
     pub function: u16,
+}
+
+/// Calls are missing before this one: recording is paused, or was. Then calls that only give the
+/// device work, wait for it or ask are not recorded; those that make, change or end something are.
+/// The first call of a thread in a pause has this note, the first after it, and each before which
+/// the thread has left out calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct GapNote {
+    /// Calls that this thread has left out since its last such note.
+    pub calls: u64,
+    /// The number of the pause in the process, from 1; 0 if calls are missing for another reason.
+    pub pause: u32,
+    /// When it began, as the ticks of calls; 0 if that is not known.
+    pub paused: u64,
+    /// When it ended; 0 while recording is paused.
+    pub resumed: u64,
 }
 
 /// Host memory that the device can read and that is not compared; once a range.

@@ -23,6 +23,7 @@ use crate::payload_policy::PayloadPolicies;
 use crate::read::contents::{Contents, References};
 use crate::read::error::Damage;
 use crate::read::incomplete;
+use crate::read::left_out::LeftOut;
 use crate::read::trace::Trace;
 
 /// So that an index chunk stays far below what can be decoded at once.
@@ -172,10 +173,12 @@ pub(super) fn rewrite(
     // A selection has all the calls that it is of.
     let shortfall = trace.shortfall().filter(|_| changes.selection.is_none());
     let shortfall = shortfall.map(|shortfall| shortfall.meta());
+    let left_out = trace.left_out().map(LeftOut::meta);
     let meta = [
         changes.meta,
         &reduce::meta(trace, policies),
         shortfall.as_ref().map_or(&[], |meta| &meta[..]),
+        left_out.as_ref().map_or(&[], |meta| &meta[..]),
     ]
     .concat();
     let source = trace.source.metadata()?;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::codec;
 use crate::layout::{
-    ChunkHead, ExchangeOutputNote, HostChangedNote, Mapping, MemoryNote, OriginNote,
+    ChunkHead, ExchangeOutputNote, GapNote, HostChangedNote, Mapping, MemoryNote, OriginNote,
     RECORD_HEAD_LENGTH, ReadbackNote, RecordHead, chunk_kind, note_kind, record_kind,
 };
 use crate::pack::change::CallChange;
@@ -32,6 +32,8 @@ pub struct CallSelection<'a> {
     pub changes: &'a BTreeMap<u64, CallChange>,
     /// Whether contents of memory that a note of a call has are kept.
     pub keeps_memory: &'a dyn Fn(u64, &MemoryNote) -> bool,
+    /// A call that is kept, before which calls are missing from now on.
+    pub gap: Option<(u64, GapNote)>,
 }
 
 /// The enum of the codes that calls return, which a function's line names only as its type.
@@ -123,6 +125,9 @@ impl Selection {
         self.stacks.extend(call.stack());
         if call.has_notes() {
             left.add_memory(call, wanted);
+        }
+        if let Some((_, gap)) = wanted.gap.filter(|gap| gap.0 == call.index) {
+            left.gap = Some(gap);
         }
         let mut moved = left.take(call);
         moved.extend_from_slice(memory);
@@ -311,6 +316,8 @@ struct LeftNotes {
     host: Vec<(u64, u64, Vec<u8>)>,
     /// What memory held, as a replay had read it.
     memory: Vec<u8>,
+    /// That calls are missing, which the recorder had left out: of all threads.
+    gap: Option<GapNote>,
     /// What exchanges have changed. An exchange may be entered after the call that finds it
     /// complete: a wait of another thread.
     outputs: Vec<(ExchangeOutputNote, Vec<u8>)>,
@@ -333,6 +340,11 @@ impl LeftNotes {
         for &(kind, bytes) in &call.notes {
             match (kind, Note::read(kind, bytes)) {
                 (_, Note::Thread(_)) => put_note(self.threads.entry(call.thread), kind, bytes),
+                (_, Note::Gap(gap)) => {
+                    let before = self.gap.map_or(0, |gap| gap.calls);
+                    let calls = gap.calls.saturating_add(before);
+                    self.gap = Some(GapNote { calls, ..gap });
+                }
                 (_, Note::Layout(handle, _)) => {
                     put_note(self.functions.entry(handle), kind, bytes);
                 }
@@ -405,6 +417,10 @@ impl LeftNotes {
         let host = self.host.drain(..);
         taken.extend(host.flat_map(|(_, _, record)| record));
         taken.append(&mut self.memory);
+        if let Some(gap) = self.gap.take() {
+            let gap = codec::encode_to_vec(gap);
+            put_record(&mut taken, note_head(note_kind::GAP), &gap);
+        }
         taken
     }
 }

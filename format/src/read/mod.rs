@@ -11,6 +11,7 @@ mod follow;
 mod growth;
 pub(crate) mod incomplete;
 mod index;
+pub(crate) mod left_out;
 pub(crate) mod marker;
 pub(crate) mod note;
 mod outline;

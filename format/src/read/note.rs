@@ -3,7 +3,7 @@
 use crate::codec::{self, Decode};
 use crate::layout::{
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
-    DriverMessageNote, ExchangeNote, ExchangeOutputNote, HostChangedNote, HostSkippedNote,
+    DriverMessageNote, ExchangeNote, ExchangeOutputNote, GapNote, HostChangedNote, HostSkippedNote,
     LayoutNote, LookedNote, MemoryNote, NestedCallNote, OriginNote, ReadbackNote,
     SharedMappingNote, SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
 };
@@ -38,6 +38,8 @@ pub enum Note<'a> {
     LookedBefore(LookedNote),
     /// The program has made another call while the driver was at work on this one.
     NestedCall(NestedCallNote),
+    /// Calls are missing before this one.
+    Gap(GapNote),
     /// Host memory that the device can read and whose changes are not recorded.
     HostSkipped(HostSkippedNote),
     /// Why recording stopped here.
@@ -105,6 +107,7 @@ impl<'a> Note<'a> {
             note_kind::LOOKED => Note::Looked(head(bytes)?.0),
             note_kind::LOOKED_BEFORE => Note::LookedBefore(head(bytes)?.0),
             note_kind::NESTED_CALL => Note::NestedCall(head(bytes)?.0),
+            note_kind::GAP => Note::Gap(head(bytes)?.0),
             note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
             note_kind::ADDRESS_SPACE => Note::AddressSpace(pairs(bytes)?),
             note_kind::ZEROED => Note::Zeroed(head(bytes)?.0),

@@ -85,9 +85,9 @@ impl Trace {
     }
 
     /// Looks for chunks whose first call has a number that the chunks before cannot hold. In a
-    /// repaired trace that is no damage: lost calls keep their numbers.
+    /// repaired trace that is no damage, nor where chunks were erased: lost calls keep their numbers.
     fn check_numbers(&mut self) {
-        if self.meta_value("repair.0").is_some() {
+        if self.meta_value("repair.0").is_some() || self.has_erased() {
             return;
         }
         let mut wrong = Vec::new();
@@ -116,8 +116,11 @@ impl Trace {
     }
 
     /// Looks for threads with missing chunks. In a packed trace that is no damage: a repair may
-    /// have left some out, and recorded it.
+    /// have left some out, and recorded it; nor where chunks were erased.
     fn check_sequences(&mut self) {
+        if self.has_erased() {
+            return;
+        }
         for thread in 0..self.threads.len() {
             let heads = self.thread_chunks(thread as u32).iter().map(|&chunk| {
                 let chunk = self.chunk(chunk);

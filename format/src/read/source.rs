@@ -243,6 +243,7 @@ pub(crate) fn chunk_name(kind: u16) -> &'static str {
         chunk_kind::STACKS => "a chunk of call stacks",
         chunk_kind::SOURCES => "the table of sources",
         chunk_kind::MARKERS => "a chunk of markers",
+        chunk_kind::ERASED => "erased space",
         _ => "a chunk of a later version",
     }
 }

@@ -158,6 +158,12 @@ impl Trace {
         self.recorded_by.is_some() || self.moment.is_some()
     }
 
+    /// When the last call was entered that counts, in ticks, if a process was recording to the trace
+    /// when it was opened.
+    pub fn moment(&self) -> Option<u64> {
+        self.moment
+    }
+
     /// Follows a trace that is being recorded; [`Trace::refresh`] takes in what is added.
     pub fn follow(path: &Path) -> Result<Self, Error> {
         let mut trace = Self::of_source(Source::open(path, true)?);

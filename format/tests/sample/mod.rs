@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
-    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, LookedNote,
-    MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote, ReadbackNote, SharedMappingNote,
-    SourceChangedNote, ZeroedNote, digest_reach, digest_skip, exchange_skip, field, marker_action,
-    marker_payload, marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
+    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, GapNote,
+    LookedNote, MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote, ReadbackNote,
+    SharedMappingNote, SourceChangedNote, ZeroedNote, digest_reach, digest_skip, exchange_skip,
+    field, marker_action, marker_payload, marker_source, note_kind, python_frame, record_kind,
+    snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -34,7 +35,7 @@ a-line-of-a-later-version\twith\twords
 type Sample = (fn() -> TraceBuilder, &'static str, usize);
 
 /// The sample of each version of the format: what the one before it has, and what is new.
-pub(crate) const SAMPLES: [Sample; 12] = [
+pub(crate) const SAMPLES: [Sample; 13] = [
     (sample, "v1", 0),
     (short_sample, "v1.1", 0),
     (stack_sample, "v1.2", 2),
@@ -47,6 +48,7 @@ pub(crate) const SAMPLES: [Sample; 12] = [
     (looked_sample, "v1.9", 8),
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
+    (gap_sample, "v1.12", 11),
 ];
 
 /// An empty folder for a test's files.
@@ -404,6 +406,26 @@ pub(crate) fn nested_call_sample() -> TraceBuilder {
             ..NewCall::default()
         })
         .note(0, note_kind::NESTED_CALL, nested, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with what version 1.12 adds.
+pub(crate) fn gap_sample() -> TraceBuilder {
+    let mut builder = nested_call_sample();
+    let gap = GapNote {
+        calls: 41,
+        pause: 2,
+        paused: 5001,
+        resumed: 6002,
+    };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[10],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::GAP, gap, &[])
         .leave(0, 0, &[]);
     builder
 }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use cutape_format::control::Control;
 use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH};
 
 use super::rows::{Memory, NotKept, Rows};
@@ -88,6 +89,8 @@ pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> 
     };
     // Out of the table, so that other threads need not wait for the comparison.
     let known = KEPT.lock().remove(&key);
+    let reuse_from = trace_file::control().map_or(0, Control::reuse_from);
+    let known = known.filter(|kept| kept.blob.position >= reuse_from);
     let known = known.and_then(|mut kept| {
         let view = kept.view.take().or_else(|| View::of(kept.blob))?;
         let is_same = holds(memory, view.bytes());

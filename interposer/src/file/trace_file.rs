@@ -4,9 +4,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
-use cutape_format::control::{
-    self, CONTROL_END, CONTROL_INCOMPLETE, CONTROL_LENGTH, CONTROL_POSITION, Incomplete,
-};
+use cutape_format::control::{self, CONTROL_LENGTH, CONTROL_POSITION, Control, Incomplete};
 use cutape_format::layout::{
     BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
     FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
@@ -26,9 +24,9 @@ static FILE: AtomicI32 = AtomicI32::new(-1);
 static IDENTITY: KnownFile = KnownFile::new();
 /// Its absolute name; NULL while there is none.
 static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
-/// Where the next chunk of the file begins, in the control chunk; NULL while there is no file.
-/// Stays mapped in a forked child, which maps the chunk of its own file.
-static END: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+/// The control chunk; NULL while there is no file. Stays mapped in a forked child, which maps the
+/// chunk of its own file.
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 /// The file is allocated on disk up to there.
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 /// Most bytes that are allocated before they are needed.
@@ -51,7 +49,7 @@ const LONGEST_BLOB: u64 = 1 << 42;
 static ZEROS: [u8; CHUNK_ALIGNMENT as usize] = [0; CHUNK_ALIGNMENT as usize];
 
 /// Creates the file and writes its head. If that fails, logs why and returns false.
-pub(crate) fn create(path: &CStr, clock: u32) -> bool {
+pub(crate) fn create(path: &CStr, clock: u32, pauses: Pauses) -> bool {
     let _errno = Errno::keep();
     let ranked = rank::in_name(env::bytes).and_then(|rank| with_rank(path, &rank));
     let path = ranked.as_deref().unwrap_or(path);
@@ -107,7 +105,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     // Allocating first: a write beyond the file size limit would end the program.
     if !allocate(0, start, true)
         || !write_at(0, &head.encode())
-        || !begin_control(start)
+        || !begin_control(start, pauses)
         || !put_document(chunk_kind::SIGNATURES, signatures)
     {
         complain(b"cannot write the trace ", name.to_bytes());
@@ -120,17 +118,27 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     true
 }
 
+/// Whether recording can be paused, and whether it begins with a pause.
+#[derive(Clone, Copy)]
+pub(crate) struct Pauses {
+    pub(crate) can_pause: bool,
+    pub(crate) is_paused: bool,
+}
+
 /// Writes and maps the control chunk; chunks begin at `start`.
-fn begin_control(start: u64) -> bool {
+fn begin_control(start: u64, pauses: Pauses) -> bool {
+    let Pauses {
+        can_pause,
+        is_paused,
+    } = pauses;
     let Some(place) = map(CONTROL_POSITION, CONTROL_LENGTH) else {
         return false;
     };
-    // SAFETY: the mapping is longer.
-    let end: *mut AtomicU64 = unsafe { place.add(CONTROL_END) }.cast();
-    // SAFETY: within the mapping, which begins with a page and is never unmapped; readers use it as
-    // an atomic as well.
-    unsafe { &*end }.store(start, Ordering::Release);
-    END.store(end, Ordering::Release);
+    let control: *mut Control = place.cast();
+    // SAFETY: the mapping is as long, begins with a page and is never unmapped. All that changes in
+    // it are atomics, also for other processes.
+    unsafe { &*control }.begin(start, can_pause, is_paused.then(clock::ticks));
+    CONTROL.store(control, Ordering::Release);
     // By the head a reader knows that the end is set.
     let head = head(chunk_kind::CONTROL, CONTROL_LENGTH as u64);
     write_at(CONTROL_POSITION, &head.encode())
@@ -223,14 +231,10 @@ fn complain(what: &[u8], path: &[u8]) {
 /// Says in the trace that something is missing because the file could not grow; that calls are,
 /// counts more. The place for that is in the control chunk, which the file has from the start.
 pub(crate) fn mark_incomplete(lacks_calls: bool) {
-    let end = END.load(Ordering::Acquire);
-    if end.is_null() {
+    let Some(control) = control() else {
         return;
-    }
-    let offset = CONTROL_INCOMPLETE - CONTROL_END;
-    // SAFETY: within the control chunk, which is never unmapped; aligned, as both are multiples of
-    // 8; readers use it as an atomic as well.
-    let place = unsafe { &*end.cast::<u8>().add(offset).cast::<AtomicU64>() };
+    };
+    let place = &control.incomplete;
     let error = ERROR.load(Ordering::Relaxed).cast_unsigned();
     let word = Incomplete { lacks_calls, error }.word();
     // Only one thread says that calls are missing. If both happen at once, either may be kept.
@@ -244,9 +248,15 @@ fn failed() {
     ERROR.store(errno::get(), Ordering::Relaxed);
 }
 
+/// The control chunk of the file, if there is one.
+pub(crate) fn control() -> Option<&'static Control> {
+    // SAFETY: NULL, or mapped for good by `begin_control`.
+    unsafe { CONTROL.load(Ordering::Acquire).as_ref() }
+}
+
 /// Closes the file, in a forked child or after an error. What was written stays.
 pub(crate) fn close() {
-    END.store(core::ptr::null_mut(), Ordering::Release);
+    CONTROL.store(core::ptr::null_mut(), Ordering::Release);
     let descriptor = FILE.swap(-1, Ordering::Relaxed);
     if descriptor >= 0 && IDENTITY.is_at(descriptor) {
         // SAFETY: the descriptor is ours (checked above).
@@ -393,9 +403,7 @@ pub(super) fn chunk_length(body: u64) -> u64 {
 /// They are allocated on disk, so that whenever the process ends, the file is not cut within a
 /// chunk.
 pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
-    // SAFETY: NULL, or mapped for good by `begin_control`.
-    let claimed_to = unsafe { END.load(Ordering::Acquire).as_ref() }?;
-    let (position, end) = control::claim(claimed_to, least, alignment)?;
+    let (position, end) = control::claim(&control()?.end, least, alignment)?;
     if end > size_limit() {
         errno::set(libc::EFBIG);
         failed();

@@ -14,14 +14,15 @@
 //! `kernel_parameters` packs them). A call that may use host memory which the device can access
 //! looks its words up in `host_range_filter`.
 //!
-//! The fast path handles a call of the program, on a thread that has called before, while the state
-//! in `recording` is `RECORDING`, of a function whose records have a fixed form (`plan::EnterForm`,
+//! The fast path handles a call of the program, on a thread that has called before and has seen that
+//! the state in `recording` is `RECORDING` and that recording is not paused, of a function whose records have a fixed form (`plan::EnterForm`,
 //! `plan::LeaveForm`). `cutape_format::slot` writes such a record with unconditional stores into a
 //! free slot of the thread's buffer. Everything else is behind `cold_path`, and ends in one of
 //! these:
 //!
 //! - `pre_call_slowly`, `post_call_slowly`: a thread's first call, a call inside another call,
-//!   another state.
+//!   another state, the first call after a pause has begun or ended.
+//! - `pre_call_paused`, `other_returned`: a call while recording is paused.
 //! - `enter_in_new_slot`, `leave_slowly`: no slot is free. They make room (flush the buffer, see
 //!   `file::thread_buffer`) and write the same record.
 //! - `enter_generic`, `leave_generic`: records with snapshots, which `snapshot` and `overrides`

@@ -164,6 +164,8 @@ pub(crate) struct Plan {
     pub(crate) awaits_copy: bool,
     /// A success proves earlier work complete.
     pub(crate) waits: bool,
+    /// A successful call is left out while recording is paused.
+    pub(crate) changes_no_state: bool,
     /// Recording it makes system calls or allocates, so that `errno` has to be kept.
     pub(crate) may_change_errno: bool,
     /// If `leave` is `Pair`.
@@ -203,6 +205,7 @@ const EMPTY: Plan = Plan {
     snapshots_after: false,
     awaits_copy: false,
     waits: false,
+    changes_no_state: false,
     may_change_errno: false,
     pair: [NO_OUTPUT; 2],
     function: None,
@@ -246,6 +249,7 @@ pub(crate) fn of(function: usize) -> &'static Plan {
 pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Plan {
     let mut plan = EMPTY;
     plan.family = function.family;
+    plan.changes_no_state = function.family.changes_no_state();
     add_arguments(&mut plan, function);
     add_roles(&mut plan, function);
     let [family_hooks, role_hooks] = hooks(&plan);

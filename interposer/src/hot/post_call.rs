@@ -10,6 +10,7 @@ use cutape_format::slot::{OutNumber, Slot, ValueForm};
 
 use super::frame::Frame;
 use super::plan::{LeaveForm, Output, Plan};
+use super::pre_call::record_failed;
 use super::recording::{MEASURING, RECORDING, STATE};
 use super::thread::Thread;
 use super::{clock, cost};
@@ -17,17 +18,20 @@ use crate::process::errno::Errno;
 use crate::state::followed_work;
 use crate::{async_readback, host_memory, overrides, snapshot, stack};
 
+/// CUDA_ERROR_NOT_READY: a poll that has not succeeded, and no failure.
+const NOT_READY: i32 = 600;
+
 /// Called by every entry after the driver, unless `pre_call` returned `NOT_RECORDED`.
 pub(crate) extern "C" fn post_call(frame: &mut Frame) {
     if STATE.load(Ordering::Relaxed) != RECORDING {
         cold_path();
         return post_call_slowly(frame);
     }
-    let ticks = clock::counter();
     let Some((thread, plan)) = returned(frame) else {
         cold_path();
-        return nested_returned(frame);
+        return other_returned(frame);
     };
+    let ticks = clock::counter();
     match leave_fast::<false>(thread, frame, plan, ticks) {
         LeaveOutcome::Written => thread.end_call(),
         LeaveOutcome::Pair => leave_pair(thread, frame, plan, ticks),
@@ -41,18 +45,24 @@ pub(crate) extern "C" fn post_call(frame: &mut Frame) {
 extern "C" fn post_call_slowly(frame: &mut Frame) {
     let ticks = clock::ticks();
     let Some((thread, plan)) = returned(frame) else {
-        return nested_returned(frame);
+        return other_returned(frame);
     };
     stack::returned(thread, frame);
     leave_slowly(thread, frame, plan, ticks);
 }
 
-/// A call has returned that is not the one in progress; it may be one that the program has made
-/// inside that.
-#[cold]
-extern "C" fn nested_returned(frame: &Frame) {
-    if frame.activation.is_nested() {
-        frame.thread().note_nested(NestedCallNote {
+/// A call has returned that is not the one in progress: it is left out, or the program has made it
+/// inside that one.
+#[inline(never)]
+extern "C" fn other_returned(frame: &mut Frame) {
+    let thread = frame.thread();
+    if frame.activation.is_left_out() {
+        match frame.result as i32 {
+            0 | NOT_READY => thread.leave_out(),
+            _ => record_failed(thread, frame),
+        }
+    } else if frame.activation.is_nested() {
+        thread.note_nested(NestedCallNote {
             caller: frame.caller,
             result: frame.result as i32,
             function: frame.function,

@@ -10,14 +10,15 @@ use super::arguments::{gather, put_arguments, put_fixed, put_launch, put_plain, 
 use super::frame::Frame;
 use super::launch::{self, PackedParameters};
 use super::plan::{self, EnterForm, Plan, PreCall};
-use super::recording::{MEASURING, RECORDING, STATE};
+use super::recording::{self, MEASURING, RECORDING, STATE};
 use super::shape::NOT_RECORDED;
 use super::thread::{self, Activation, Thread};
 use super::{clock, cost};
 use crate::loaded::address_space;
 use crate::process::errno::Errno;
 use crate::start::ensure_started;
-use crate::{driver, host_memory, overrides, snapshot, stack};
+use crate::state::{captures, followed_work};
+use crate::{conditions, driver, host_memory, overrides, snapshot, stack};
 
 /// What the entry does next.
 #[repr(C)]
@@ -61,9 +62,13 @@ fn pre_call_on(known: *const Thread, frame: &mut Frame, stack: *const u64) -> Di
         cold_path();
         return pre_call_slowly(frame, stack);
     }
-    if STATE.load(Ordering::Acquire) != RECORDING {
+    let pausing = recording::pausing();
+    if pausing != thread.seen.get() {
         cold_path();
-        return pre_call_slowly(frame, stack);
+        return match pausing.is_paused() {
+            true => pre_call_paused(thread, frame, stack),
+            false => pre_call_slowly(frame, stack),
+        };
     }
     let plan = plan::of(frame.index());
     thread.begin_call(&mut frame.activation);
@@ -137,7 +142,65 @@ extern "C" fn enter_short(
     proceed(thread, frame, plan)
 }
 
-/// A thread's first call, a call inside another one, or a call while the state is not `RECORDING`.
+/// A call while recording is paused, on a thread that has called before.
+#[inline(never)]
+extern "C" fn pre_call_paused(thread: &Thread, frame: &mut Frame, stack: *const u64) -> Dispatch {
+    let plan = plan::of(frame.index());
+    if !recording::is_recording() || !may_leave_out(plan) || conditions::wait_for_start() {
+        return pre_call_slowly(frame, stack);
+    }
+    leave_out(thread, frame, stack)
+}
+
+/// Whether a call can be left out while recording is paused.
+#[inline(always)]
+fn may_leave_out(plan: &Plan) -> bool {
+    plan.changes_no_state
+        && !captures::any()
+        // Bytes of copies are still awaited, and what proves them complete.
+        && !(plan.tells_order && followed_work::any())
+}
+
+/// The call goes to the driver, and is recorded only if it fails.
+#[inline(always)]
+fn leave_out(thread: &Thread, frame: &mut Frame, stack: *const u64) -> Dispatch {
+    frame.activation = Activation::left_out(thread);
+    frame.stack = stack;
+    Dispatch {
+        target: driver::target(frame.index()),
+        how: frame.shape.into(),
+    }
+}
+
+/// Records a call that was to be left out and has failed: enter record and leave record, with the
+/// time of its return.
+#[cold]
+pub(super) fn record_failed(thread: &Thread, frame: &mut Frame) {
+    let plan = plan::of(frame.index());
+    let _errno = Errno::keep();
+    thread.begin_call(&mut frame.activation);
+    frame.plan = plan;
+    thread.notice_pausing(false);
+    if stack::is_on() {
+        thread.ask_for_stack();
+    }
+    let stack = frame.stack;
+    let written = match plan.enter {
+        EnterForm::Generic => write_generic(thread, frame, plan, stack),
+        _ => write_fixed(thread, frame, plan, stack),
+    };
+    if written {
+        thread.calls.set(thread.calls.get() + 1);
+        if thread.attend(host_memory::enqueued) {
+            attended(thread, frame);
+        }
+        let (ticks, result) = (clock::ticks(), frame.result as i32);
+        thread.put_in_new_slot(|slot| slot.put_leave(frame.function, ticks, result));
+    }
+    thread.end_call();
+}
+
+/// A thread's first call, a call inside another one, or a call that the fast path does not take.
 #[cold]
 extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch {
     // SAFETY: the state lives as long as its thread, which is this one.
@@ -152,10 +215,16 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
     if !ensure_started(thread) {
         return pass(frame);
     }
-    let began = clock::ticks();
     let plan = plan::of(frame.index());
+    conditions::before(frame, plan);
+    if recording::pausing().is_paused() && may_leave_out(plan) {
+        return leave_out(thread, frame, stack);
+    }
+    let began = clock::ticks();
+    let state = STATE.load(Ordering::Relaxed);
     thread.begin_call(&mut frame.activation);
     frame.plan = plan;
+    thread.notice_pausing(state == RECORDING && !conditions::count_calls());
     if crate::stack::is_on() {
         thread.ask_for_stack();
     }
@@ -163,7 +232,7 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
         EnterForm::Generic => enter_generic(thread, frame, plan, stack),
         _ => enter_in_new_slot(thread, frame, plan, stack),
     };
-    if STATE.load(Ordering::Relaxed) == MEASURING {
+    if state == MEASURING {
         cost::add(&thread.cost, began, true);
     }
     dispatch
@@ -178,9 +247,13 @@ extern "C" fn enter_in_new_slot(
     plan: &Plan,
     stack: *const u64,
 ) -> Dispatch {
-    gather(frame, plan, stack);
-    let written = thread.put_in_new_slot(|slot| put_fixed(slot, frame, plan, clock::ticks));
+    let written = write_fixed(thread, frame, plan, stack);
     entered(thread, frame, plan, written)
+}
+
+fn write_fixed(thread: &Thread, frame: &mut Frame, plan: &Plan, stack: *const u64) -> bool {
+    gather(frame, plan, stack);
+    thread.put_in_new_slot(|slot| put_fixed(slot, frame, plan, clock::ticks))
 }
 
 /// Writes an `ENTER` with snapshots of what the parameters point at.
@@ -191,6 +264,12 @@ extern "C" fn enter_generic(
     plan: &Plan,
     stack: *const u64,
 ) -> Dispatch {
+    let written = write_generic(thread, frame, plan, stack);
+    entered(thread, frame, plan, written)
+}
+
+#[inline(always)]
+fn write_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, stack: *const u64) -> bool {
     frame.saved = [0; 3];
     gather(frame, plan, stack);
     let errno = plan.may_change_errno.then(Errno::keep);
@@ -211,7 +290,7 @@ extern "C" fn enter_generic(
     });
     frame.start = start;
     drop(errno);
-    entered(thread, frame, plan, written)
+    written
 }
 
 /// Goes on after an enter record that took more than a free slot.

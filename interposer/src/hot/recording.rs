@@ -1,10 +1,15 @@
 //! Whether this process records calls, and which payloads it keeps.
 //!
 //! `start` moves the state from `NOT_STARTED` to one of the others; `stop` ends the recording.
+//!
+//! Recording can be paused, by other processes too: that is said in the control chunk of the trace
+//! (`cutape_format::control`). The fast path compares the word there with the one that its thread
+//! has seen, and so takes notice of both the beginning and the end of a pause.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use cutape_format::PayloadPolicy;
+use cutape_format::control::{Control, Pausing};
 
 pub(crate) const NOT_STARTED: u8 = 0;
 /// One thread creates the trace; the others wait.
@@ -27,6 +32,30 @@ static THREADS: AtomicU32 = AtomicU32::new(0);
 static PAYLOADS: AtomicU8 = AtomicU8::new(PayloadPolicy::All as u8);
 static OUTPUTS: AtomicU8 = AtomicU8::new(PayloadPolicy::All as u8);
 
+/// The control chunk of no trace.
+static NO_CONTROL: Control = Control::of_no_file();
+/// The control chunk of the trace while this process records.
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new((&raw const NO_CONTROL).cast_mut());
+
+/// The control chunk; one in which nothing changes if this process does not record.
+#[inline(always)]
+pub(crate) fn control() -> &'static Control {
+    // SAFETY: the static, or mapped for good.
+    unsafe { &*CONTROL.load(Ordering::Acquire) }
+}
+
+/// Whether recording is paused.
+#[inline(always)]
+pub(crate) fn pausing() -> Pausing {
+    control().pausing()
+}
+
+/// Takes the control chunk of the trace; `None` if there is no trace any more.
+pub(crate) fn set_control(control: Option<&'static Control>) {
+    let control = core::ptr::from_ref(control.unwrap_or(&NO_CONTROL));
+    CONTROL.store(control.cast_mut(), Ordering::Release);
+}
+
 /// Whether calls are recorded in that state.
 pub(crate) fn records(state: u8) -> bool {
     matches!(state, RECORDING | MEASURING | COUNTING | WITH_STACKS)
@@ -40,9 +69,14 @@ pub(crate) fn is_recording() -> bool {
 /// Stops recording in this process. True for the one caller that stopped it.
 pub(crate) fn stop() -> bool {
     let stopped = |state| records(state).then_some(PASSING);
-    STATE
+    let is_first = STATE
         .fetch_update(Ordering::AcqRel, Ordering::Relaxed, stopped)
-        .is_ok()
+        .is_ok();
+    if is_first {
+        // Takes all threads off the fast path.
+        set_control(None);
+    }
+    is_first
 }
 
 /// In a forked child: nothing is recorded yet.
@@ -52,6 +86,7 @@ pub(crate) fn forget() {
         STATE.store(NOT_STARTED, Ordering::Relaxed);
     }
     THREADS.store(0, Ordering::Relaxed);
+    set_control(None);
 }
 
 /// The ordinal of a thread that makes its first call.

@@ -7,8 +7,9 @@ use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
+use cutape_format::control::Pausing;
 use cutape_format::layout::{
-    BlobRef, LookedNote, NestedCallNote, ThreadNote, note_kind, record_kind,
+    BlobRef, GapNote, LookedNote, NestedCallNote, ThreadNote, note_kind, record_kind,
 };
 use cutape_format::slot::Slot;
 use cutape_format::write::Record;
@@ -43,6 +44,8 @@ const NO_ORDINAL: u32 = u32::MAX;
 const OUTSIDE: usize = 2;
 /// `Activation::mark` of a call inside another one; `begin_call` gives none that number.
 const NESTED: u64 = 0;
+/// The same of a call that is left out.
+const LEFT_OUT: u64 = 1;
 /// Bit of `Thread::active` that is set while the driver runs; frames have even addresses.
 const IN_DRIVER: usize = 1;
 
@@ -64,6 +67,8 @@ pub(crate) struct Thread {
     end: Cell<*mut u8>,
     /// Calls recorded so far.
     pub(crate) calls: Cell<u64>,
+    /// The word about pauses with which this thread takes the fast path; `Pausing::NONE` if none.
+    pub(crate) seen: Cell<Pausing>,
     /// `attend` has something to do after the record in progress.
     attention: Cell<bool>,
     /// The note with this thread's name is not written yet.
@@ -92,6 +97,12 @@ pub(crate) struct Thread {
     wants_stack: Cell<bool>,
     /// When the call in progress was entered, if it has begun followed work; else 0.
     begun: Cell<Moment>,
+    /// Calls left out since the last note about that.
+    left_out: Cell<u64>,
+    /// The word about pauses that the last such note was about.
+    noted: Cell<Pausing>,
+    /// Such a note is due, about that word.
+    due: Cell<Option<Pausing>>,
     /// Where the thread's stack begins and ends; zeros until it is asked for.
     pub(crate) stack: Cell<(u64, u64)>,
 }
@@ -105,6 +116,7 @@ thread_local! {
             last_slot: Cell::new(core::ptr::null_mut()),
             end: Cell::new(NOWHERE),
             calls: Cell::new(0),
+            seen: Cell::new(Pausing::NONE),
             attention: Cell::new(true),
             is_unnamed: Cell::new(true),
             is_full: Cell::new(false),
@@ -120,6 +132,9 @@ thread_local! {
             blobs_met: Cell::new(0),
             wants_stack: Cell::new(false),
             begun: Cell::new(0),
+            left_out: Cell::new(0),
+            noted: Cell::new(Pausing::NONE),
+            due: Cell::new(None),
             stack: Cell::new((0, 0)),
         }
     };
@@ -154,6 +169,18 @@ impl Activation {
 
     pub(crate) fn is_nested(&self) -> bool {
         self.mark == NESTED
+    }
+
+    /// Of a call that is left out, unless it fails.
+    pub(crate) fn left_out(thread: &Thread) -> Self {
+        Self {
+            thread: core::ptr::from_ref(thread),
+            mark: LEFT_OUT,
+        }
+    }
+
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.mark == LEFT_OUT
     }
 
     fn address(&self) -> usize {
@@ -356,6 +383,10 @@ impl Thread {
         self.is_full.set(false);
         self.begun.set(0);
         self.calls.set(0);
+        self.seen.set(Pausing::NONE);
+        self.left_out.set(0);
+        self.noted.set(Pausing::NONE);
+        self.due.set(None);
         self.cost.set(core::ptr::null());
         // The parent's buffer stays mapped here, untouched.
         self.buffer.set(None);
@@ -644,11 +675,50 @@ impl Thread {
         if self.is_full.replace(false) {
             self.stop();
         }
+        if let Some(pausing) = self.due.take() {
+            self.note_gap(pausing);
+        }
         if let Some(entered) = self.take_begun() {
             let _errno = Errno::keep();
             enqueued(self, entered, clock::ticks());
         }
         self.wants_stack.replace(false) || is_first
+    }
+
+    /// Takes notice of whether recording is paused, within a call that is recorded. The call gets a
+    /// note if others are missing before it.
+    pub(crate) fn notice_pausing(&self, is_fast: bool) {
+        let pausing = recording::pausing();
+        let is_fast = is_fast && !pausing.is_paused();
+        self.seen.set(if is_fast { pausing } else { Pausing::NONE });
+        let is_news = pausing != self.noted.get() && pausing.pauses() > 0;
+        if is_news || self.left_out.get() > 0 {
+            self.due.set(Some(pausing));
+            self.set_attention(true);
+        }
+    }
+
+    /// Counts a call that was left out.
+    pub(crate) fn leave_out(&self) {
+        self.left_out.set(self.left_out.get() + 1);
+        recording::control().leave_out(self.ordinal.get());
+    }
+
+    /// Notes that calls are missing before the one in progress.
+    fn note_gap(&self, pausing: Pausing) {
+        self.noted.set(pausing);
+        let (paused, resumed) = recording::control().pause_ticks();
+        let note = GapNote {
+            calls: self.left_out.replace(0),
+            pause: pausing.pauses(),
+            paused,
+            // 0 would say that the pause goes on.
+            resumed: match pausing.is_paused() {
+                true => 0,
+                false => resumed.max(1),
+            },
+        };
+        self.note(note_kind::GAP, |draft| draft.put_encoded(note));
     }
 
     /// Writes the thread's number and name, within its first call.

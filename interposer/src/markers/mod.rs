@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use cutape_format::layout::{MarkerNote, RECORD_HEAD_LENGTH, chunk_kind, marker_action, note_kind};
 use cutape_registry::RecorderSetting;
 
+use crate::conditions;
 use crate::file::identity;
 use crate::file::shared_chunk::SharedChunk;
 use crate::hot::recording::{self, NOT_STARTED, STARTING, STATE};
@@ -46,6 +47,12 @@ fn put(note: MarkerNote, domain: &[u8], text: &[u8]) {
     let state = STATE.load(Ordering::Relaxed);
     if !recording::records(state) && state != NOT_STARTED && state != STARTING {
         return;
+    }
+    if matches!(
+        note.action,
+        marker_action::MARK | marker_action::PUSH | marker_action::START
+    ) {
+        conditions::marked(text);
     }
     let ticks = clock::ticks();
     // SAFETY: the state lives as long as its thread, which is this one.

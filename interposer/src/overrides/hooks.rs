@@ -19,6 +19,7 @@ use crate::hot::hook_bits::{FINISH, HookBits, POST, PRE, PUT_POST, PUT_PRE};
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::address_space;
+use crate::state::captures;
 use crate::{async_readback, driver_log};
 
 /// The hooks that a function has by its family, and those that the roles of its parameters ask for.
@@ -99,6 +100,8 @@ fn visit_family<V: Visitor>(plan: &Plan, visitor: V) -> V {
         ) => lifetime::visit_memory(visitor, family),
         Family::Sharing(op) => sharing::visit(visitor, op),
         Family::Pointer(op) => scatter::visit(visitor, op),
+        Family::Stream(StreamOp::BeginCapture) => visitor.finish_call(captures::begun),
+        Family::Stream(StreamOp::EndCapture) => visitor.finish_call(captures::ended),
         Family::Stream(StreamOp::CaptureInfo { status }) => graph::visit_capture(visitor, status),
         Family::Graph(op) => graph::visit(visitor, op),
         Family::Plain => match plan.exec_event {

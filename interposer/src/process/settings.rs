@@ -4,7 +4,9 @@
 use std::ffi::{CStr, CString};
 
 use cutape_format::PayloadPolicy;
-use cutape_registry::{Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch};
+use cutape_registry::{
+    Backend, Digests, HostMemory, RecordedLength, RecorderSetting, Stacks, Switch,
+};
 
 use super::env;
 
@@ -33,6 +35,9 @@ pub(crate) struct Settings {
     pub(crate) checks_sources: bool,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
+    pub(crate) starts_paused: bool,
+    pub(crate) start_at: Option<CString>,
+    pub(crate) record_for: Option<RecordedLength>,
 }
 
 impl Default for Settings {
@@ -50,6 +55,9 @@ impl Default for Settings {
             checks_sources: false,
             driver_log: true,
             measures_cost: false,
+            starts_paused: false,
+            start_at: None,
+            record_for: None,
         }
     }
 }
@@ -91,6 +99,15 @@ impl Settings {
                 self.driver_log = Switch::from_word(word) != Some(Switch::Off);
             }
             RecorderSetting::Cost => self.measures_cost = true,
+            RecorderSetting::StartPaused => {
+                self.starts_paused = Switch::from_word(word) == Some(Switch::On);
+            }
+            RecorderSetting::StartAt => self.start_at = Some(value),
+            RecorderSetting::RecordFor => {
+                self.record_for = core::str::from_utf8(word)
+                    .ok()
+                    .and_then(RecordedLength::parse);
+            }
             // Read where they are needed: here, and in the auditing library.
             RecorderSetting::Backend | RecorderSetting::AuditLeadsTo => {}
         }

@@ -1,5 +1,6 @@
 //! What the recorder knows of the driver's state, which several subjects read.
 
+pub(crate) mod captures;
 pub(crate) mod contexts;
 pub(crate) mod followed_work;
 pub(crate) mod functions;
@@ -7,6 +8,7 @@ pub(crate) mod graph_copies;
 
 /// In a forked child: objects and work of the parent are not this process's.
 pub(crate) fn forget() {
+    captures::forget();
     followed_work::forget();
     graph_copies::forget();
 }

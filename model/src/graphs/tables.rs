@@ -198,6 +198,25 @@ impl Graphs {
         Some(self.memory.find(address)?.0)
     }
 
+    /// Whether there are executable graphs.
+    pub(crate) fn any_execs(&self) -> bool {
+        !self.execs.is_empty()
+    }
+
+    /// Graphs may have been launched and uploaded by calls that no trace shows: memory that their
+    /// nodes allocate may be in use.
+    pub(crate) fn forget_launches(&mut self) {
+        for exec in self.execs.values_mut() {
+            exec.is_uploaded = true;
+        }
+        let starts: Vec<u64> = self.memory.iter().map(|(range, _)| range.start).collect();
+        for start in starts {
+            if let Some(memory) = self.memory.get_mut(start) {
+                (memory.is_live, memory.launched) = (true, None);
+            }
+        }
+    }
+
     /// References to a user object.
     pub fn user_object(&self, handle: u64) -> Option<&UserObjectState> {
         self.users.get(handle)

@@ -97,6 +97,8 @@ pub struct NeedsBuilder {
     pub(super) unreturned: FxHashMap<u64, Vec<u32>>,
     /// The part before which memory is restored.
     pub(super) part: Option<StatePart>,
+    /// Only what later calls need of live objects is wanted, and nothing of what memory holds.
+    pub(super) is_of_live: bool,
     /// A call, and addresses that it uses besides its operands.
     also_used: (u64, Vec<u64>),
     /// Work, or notes, may have given any memory other contents.
@@ -130,6 +132,7 @@ impl Default for NeedsBuilder {
             poisoned: None,
             unreturned: FxHashMap::default(),
             part: None,
+            is_of_live: false,
             also_used: Default::default(),
             has_computed: false,
         }
@@ -155,6 +158,16 @@ impl NeedsBuilder {
             part: Some(StatePart::new(first, keeps_contents)),
             also_used,
             ..Self::of_chosen(chosen)
+        }
+    }
+
+    /// Finds out which calls later ones may need: those that created and changed what is live.
+    /// What memory holds is left out, and all earlier work counts as complete.
+    pub fn of_live() -> Self {
+        Self {
+            part: Some(StatePart::new(u64::MAX, false)),
+            is_of_live: true,
+            ..Self::of_chosen(&[])
         }
     }
 
@@ -220,6 +233,22 @@ impl NeedsBuilder {
         self.finish_with_reads().0
     }
 
+    /// Whether a function or kernel of that handle is live.
+    pub fn has_function(&self, handle: u64) -> bool {
+        let kinds = [Kind::Function, Kind::Kernel].into_iter();
+        kinds
+            .filter_map(|kind| self.state.objects.live(kind, handle))
+            .next()
+            .is_some()
+    }
+
+    /// The calls that later ones may need, in order, and their needs.
+    pub fn finish_live(mut self) -> (Vec<u64>, Needs) {
+        let last = self.needs.calls().saturating_sub(1) as u32;
+        self.forget_unneeded(last);
+        (self.needs.held_calls().collect(), self.needs)
+    }
+
     /// The needs of the calls, and what the part reads of memory that earlier calls have written.
     pub fn finish_with_reads(mut self) -> (Needs, PartReads) {
         self.needs.complete();
@@ -255,7 +284,9 @@ impl NeedsBuilder {
         }
         self.found.reads |= need == Need::Content;
         let part = self.part.as_ref();
-        if part.is_none_or(|part| part.follows(call, needed, need)) {
+        // An ended object may be named again: what made it is forgotten where only live ones count.
+        let is_forgotten = self.is_of_live && !self.needs.holds(needed);
+        if !is_forgotten && part.is_none_or(|part| part.follows(call, needed, need)) {
             debug_assert!(self.needs.holds(needed), "call {call} needs {needed}");
             self.found.earlier.push((needed, need));
         }

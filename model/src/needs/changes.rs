@@ -28,8 +28,10 @@ impl NeedsBuilder {
         operands: &Operands,
     ) {
         let function = effects.function;
-        for &array in &operands.written_arrays {
-            self.changed_handle(Kind::Array, array, None, index);
+        if !self.is_of_live {
+            for &array in &operands.written_arrays {
+                self.changed_handle(Kind::Array, array, None, index);
+            }
         }
         match function.family {
             Family::Link(LinkOp::Complete { cubin, size }) => {

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use cutape_format::Call;
-use cutape_registry::{ContextOp, Family, FunctionOp, StreamOp};
+use cutape_registry::{ContextOp, Family, FunctionOp, GraphOp, StreamOp};
 use rustc_hash::FxHasher;
 
 use crate::effects::Effects;
@@ -31,15 +31,16 @@ impl Changes {
 /// arguments before the value.
 pub(super) fn set_by(effects: &Effects, call: &Call<'_>) -> Option<u64> {
     let function = effects.function;
-    let sets = matches!(
-        function.family,
+    let named = match function.family {
         Family::Function(FunctionOp::SetAttribute | FunctionOp::SetCacheConfig)
-            | Family::Stream(StreamOp::SetAttribute { .. })
-            | Family::Context(ContextOp::SetLimit)
-    );
-    let value = function.params.len().checked_sub(1).filter(|_| sets)?;
+        | Family::Stream(StreamOp::SetAttribute { .. })
+        | Family::Context(ContextOp::SetLimit) => function.params.len().checked_sub(1)?,
+        // The executable graph and its node.
+        Family::Graph(GraphOp::SetExecNode(_)) => 2,
+        _ => return None,
+    };
     let mut hasher = FxHasher::default();
     call.signature.id.hash(&mut hasher);
-    (0..value).for_each(|position| call.argument(position).hash(&mut hasher));
+    (0..named).for_each(|position| call.argument(position).hash(&mut hasher));
     Some(hasher.finish())
 }

@@ -30,6 +30,9 @@ impl NeedsBuilder {
     fn nameable(&self) -> Vec<u32> {
         let mut calls: Vec<u32> = Vec::new();
         for (_, object) in self.state.objects.iter() {
+            if self.is_of_live && object.end.is_some() {
+                continue;
+            }
             calls.push(object.created.index as u32);
             calls.extend(object.end.map(|end| end.site.index as u32));
         }
@@ -38,15 +41,18 @@ impl NeedsBuilder {
         calls.extend(self.changed.values().flat_map(Changes::calls));
         calls.extend(self.devices.values());
         calls.extend(self.retained.values().flatten());
-        calls.extend(self.contents.all_writers().map(|writer| writer.call));
         for capture in self.captures.values() {
             calls.push(capture.begun);
             calls.extend(&capture.members);
         }
-        calls.extend(self.waits.calls());
         calls.extend(self.cubins.iter().map(|(_, &linked)| linked));
         calls.extend(self.tokens.values().chain(self.strings.values()));
-        calls.extend(self.not_made.values().chain(&self.unwaited));
+        calls.extend(self.not_made.values());
+        if !self.is_of_live {
+            calls.extend(self.contents.all_writers().map(|writer| writer.call));
+            calls.extend(self.waits.calls());
+            calls.extend(&self.unwaited);
+        }
         calls
     }
 }

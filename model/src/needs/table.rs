@@ -131,6 +131,11 @@ impl Needs {
         self.entries.len()
     }
 
+    /// These calls, in order.
+    pub(super) fn held_calls(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().map(|entry| u64::from(entry.call))
+    }
+
     /// Whether the needs of a call are in memory.
     pub(super) fn holds(&self, call: u32) -> bool {
         self.place(call).is_some()

@@ -3,6 +3,9 @@
 //! What a kernel reads and writes is not known. So from the first launch that was left out, or that
 //! was made while memory lacks what a left-out call would have written, every difference in bytes
 //! from the device may follow from it. Before that, only copies out of such memory do.
+//!
+//! A pause of the recording is such a cause: calls that the recorder has left out may have written any
+//! device memory. What differs because of it counts as not compared.
 
 use std::collections::HashMap;
 
@@ -31,6 +34,8 @@ pub(crate) struct Consequences {
     pub copies: HashMap<u64, CauseNumber, FxBuildHasher>,
     /// All device memory may lack something.
     pub anywhere: Option<CauseNumber>,
+    /// The cause of what the recorder has left out.
+    gap: Option<CauseNumber>,
 }
 
 impl Consequences {
@@ -55,6 +60,26 @@ impl Consequences {
             new.first = call;
         }
         number
+    }
+
+    /// Calls are missing that may have written any device memory.
+    pub(crate) fn apply_gap(&mut self) {
+        let cause = self.cause("calls that the recorder has left out".to_owned());
+        self.gap = Some(cause);
+        if self.anywhere.is_none() {
+            self.changed.overwrite(&(0..u64::MAX), cause);
+        }
+    }
+
+    /// Whether a difference in bytes that a copy brought may follow from calls that the recorder has
+    /// left out.
+    pub(crate) fn follows_gap(&self, copy: u64) -> bool {
+        self.gap.is_some() && self.of_copy(copy) == self.gap
+    }
+
+    /// Whether such calls may have caused an error that the recording has.
+    pub(crate) fn may_follow_gap(&self, recorded: Code) -> bool {
+        self.gap.is_some() && is_sticky(recorded)
     }
 
     /// The cause from which a difference in bytes may follow that a copy brought.

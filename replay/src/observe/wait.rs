@@ -9,6 +9,9 @@ use crate::player::Job;
 /// How long an observation waits for work, at most.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// Most work is done by then.
+const SOON: Duration = Duration::from_millis(5);
+
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
 pub(super) fn patience(job: &Job<'_, '_>) -> Duration {
     LONGEST.min(job.options.watchdog / 2)
@@ -55,7 +58,17 @@ pub(super) fn wait_for_call(job: &mut Job<'_, '_>, observer: &mut Observer) -> R
     let done = match stream {
         Some(stream) => {
             let patience = patience(job);
-            let done = job.api.poll(patience, |api| api.query_stream(stream));
+            let query = |api: &crate::api::Api| api.query_stream(stream);
+            let mut done = job.api.poll(SOON, query);
+            if done == Err(NOT_READY) {
+                // A kernel may wait for what the CPU does after a later call: those by which XLA
+                // delays work give up after a tenth of a second.
+                let is_expected = job.expect_coming_writes();
+                done = job.api.poll(patience, query);
+                if is_expected {
+                    job.withdraw_late_writes();
+                }
+            }
             match done {
                 Err(NOT_READY) => Err(give_up(job, observer, WHEN, patience)),
                 done => done.map_err(|code| failed(WHEN, code)),

@@ -118,6 +118,7 @@ fn write_verdict(out: &mut String, trace: &Trace, report: &Report) {
     // A process that died has not told what it had compared.
     if report.died.is_none() || report.results_compared > 0 {
         let _ = writeln!(out, "compared: {}", compared(report));
+        write_left_out(out, report);
         if report.digests.recorded > 0 {
             let _ = writeln!(out, "digests: {}", digests(report));
         }
@@ -146,6 +147,20 @@ fn verdicts(report: &Report) -> String {
             format!(" ({})", counts.join(", "))
         }
     }
+}
+
+/// What the recorder has left out, and what that does to the comparison.
+fn write_left_out(out: &mut String, report: &Report) {
+    if report.calls_left_out == 0 && report.bytes_unknown == 0 {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "left out: {} that were not recorded or not kept; {} that may depend on them differ and are \
+         not compared",
+        count(report.calls_left_out, "call"),
+        ungrouped(report.bytes_unknown, "byte"),
+    );
 }
 
 /// How much of the result the replay has compared.

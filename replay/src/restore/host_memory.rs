@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
-use cutape_format::{Note, Snapshot};
+use cutape_format::{Error, Note, Snapshot};
 use cutape_model::PendingWrite;
 use cutape_registry::Waits;
 
@@ -28,8 +28,19 @@ use crate::restore::writer::{Writer, divide, whole_words};
 const LONGEST: u64 = 64 << 20;
 /// Among more changed bytes no flags are looked for.
 const LONGEST_WITH_FLAGS: u64 = 64 << 10;
+/// So many calls after a launch are looked at for what host memory held then.
+const AHEAD: u64 = 128;
 /// Bytes that are first compared as a whole.
 const COMPARED_AT_ONCE: usize = 256;
+
+/// A walk over calls need not go on, or cannot.
+struct Ended;
+
+impl From<Error> for Ended {
+    fn from(_: Error) -> Self {
+        Self
+    }
+}
 
 impl<'t> Job<'_, 't> {
     /// Puts into place what host memory held before a call, or what it holds `after` one that
@@ -58,21 +69,62 @@ impl<'t> Job<'_, 't> {
             if let Note::HostChanged(note, bytes) = note
                 && note.is_after != 0
             {
-                self.late_writes_of(note, &bytes, &mut writes);
+                self.late_writes_of(self.call.index, note, &bytes, &mut writes);
             }
         }
         if writes.is_empty() {
             return false;
         }
-        let is_shared = writes.iter().any(|write| write.is_shared);
-        let others = self.options.peers.clone().filter(|_| is_shared);
+        let writers = self.inexact_writers(self.call.index);
         let returned = Measure::returned_at(self.call);
-        let writers: Vec<PendingWrite> = self.inexact_writers().collect();
         // The wait may be for other work.
         let recorded = self
             .between(self.call.ticks, returned)
             .max(self.longest_of(&writers, returned));
-        let mut watch = self.lent.launch_marks.watch(&writers, recorded, others);
+        self.expect_writes(writes, &writers, recorded);
+        true
+    }
+
+    /// Before a wait for the work of a call which the program did not wait for then: gets ready what
+    /// host memory held that the work can write when the program looked at it next. False if that is
+    /// not known.
+    pub(crate) fn expect_coming_writes(&mut self) -> bool {
+        if self.lease.is_some() {
+            return false;
+        }
+        let own = self.call.index;
+        let mut writes = Vec::new();
+        let mut found = None;
+        let coming = self.trace.walk().calls(own + 1..own + 1 + AHEAD);
+        let walked = coming.without_earlier().run(|call| {
+            let writers = self.inexact_writers(call.index);
+            if call.index <= own || writers.iter().all(|write| write.call != own) {
+                return Ok(());
+            }
+            for note in call.notes() {
+                if let Note::HostChanged(note, bytes) = note {
+                    self.late_writes_of(call.index, note, &bytes, &mut writes);
+                }
+            }
+            if writes.is_empty() {
+                return Ok(());
+            }
+            found = Some((writers, Measure::returned_at(call)));
+            Err(Ended)
+        });
+        let (Err(Ended), Some((writers, returned))) = (walked, found) else {
+            return false;
+        };
+        let recorded = self.longest_of(&writers, returned);
+        self.expect_writes(writes, &writers, recorded);
+        true
+    }
+
+    /// Has bytes written once these launches stand still, which took at most that long.
+    fn expect_writes(&mut self, writes: Vec<Write>, writers: &[PendingWrite], recorded: Duration) {
+        let is_shared = writes.iter().any(|write| write.is_shared);
+        let others = self.options.peers.clone().filter(|_| is_shared);
+        let mut watch = self.lent.launch_marks.watch(writers, recorded, others);
         let api = Arc::clone(&self.api);
         let mut has_entered = false;
         let look = move || {
@@ -82,14 +134,13 @@ impl<'t> Job<'_, 't> {
             watch.look(&api)
         };
         self.player.lent.late_writes.expect(writes, Box::new(look));
-        true
     }
 
-    /// Work in flight at the entry of the recorded call that may write anywhere in memory of which
+    /// Work in flight at the entry of a recorded call that may write anywhere in memory of which
     /// the call has notes.
-    fn inexact_writers(&self) -> impl Iterator<Item = PendingWrite> {
-        let writes = self.plan.pending_writes.at_entry(self.call.index);
-        writes.iter().filter(|write| !write.is_exact).cloned()
+    fn inexact_writers(&self, call: u64) -> Vec<PendingWrite> {
+        let writes = self.plan.pending_writes.at_entry(call).iter();
+        writes.filter(|write| !write.is_exact).cloned().collect()
     }
 
     /// The longest that these launches took at most, if they were complete at that time.
@@ -144,10 +195,12 @@ impl<'t> Job<'_, 't> {
         player.report.waiting_launches.extend(learned);
     }
 
+    /// Adds what a note of a call says that host memory held.
     fn late_writes_of(
-        &mut self,
+        &self,
+        call: u64,
         note: HostChangedNote,
-        snapshot: &Snapshot<'t>,
+        snapshot: &Snapshot<'_>,
         writes: &mut Vec<Write>,
     ) {
         let Found::Live(range, _) = self.ranges.find(note.address) else {
@@ -167,10 +220,7 @@ impl<'t> Job<'_, 't> {
         {
             return;
         }
-        let Payload::Here(new) = self.payload(snapshot) else {
-            return;
-        };
-        let Found::Live(range, _) = self.ranges.find(note.address) else {
+        let Payload::Here(new) = Payload::of(self.trace, snapshot) else {
             return;
         };
         let known = self.lent.shadows.get(&range.start);
@@ -185,7 +235,7 @@ impl<'t> Job<'_, 't> {
         };
         let mut runs = differing_runs(old, &new);
         // What a memset or copy in flight writes is the device's.
-        let pending = self.plan.pending_writes.at_entry(self.call.index);
+        let pending = self.plan.pending_writes.at_entry(call);
         runs.retain(|&(at, length)| {
             let bytes = note.address + at as u64..note.address + (at + length) as u64;
             !pending

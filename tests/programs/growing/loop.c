@@ -1,4 +1,5 @@
-/* Threads that call the driver at full rate until stdin is closed: their trace is read meanwhile. */
+/* Threads that call the driver at full rate until stdin is closed: their trace is read meanwhile.
+ * A byte e on stdin lets a call fail, p stops the threads, c goes on, and k kills the process. */
 #include "program.h"
 
 #include <pthread.h>
@@ -7,7 +8,7 @@
 
 enum { THREADS = 3, BYTES = 4096, COPIED = 100000 };
 
-static atomic_int is_done;
+static atomic_int is_done, is_paused;
 static CUcontext context;
 
 static void *work(void *unused)
@@ -20,6 +21,8 @@ static void *work(void *unused)
     CHECK(cuMemAlloc(&memory, COPIED));
     uint8_t *bytes = calloc(COPIED, 1);
     for (unsigned round = 0; !is_done; round++) {
+        while (is_paused && !is_done)
+            usleep(1000);
         CHECK(cuMemsetD8Async(memory, (unsigned char)round, BYTES, stream));
         CHECK(cuStreamSynchronize(stream));
         if (round % 64 == 0) {
@@ -52,8 +55,16 @@ int main(void)
     for (int i = 0; i < THREADS; i++)
         EXPECT(pthread_create(&threads[i], NULL, work, NULL) == 0);
     char byte;
-    while (read(0, &byte, 1) > 0)
-        continue;
+    while (read(0, &byte, 1) > 0) {
+        if (byte == 'p' || byte == 'c')
+            is_paused = byte == 'p';
+        if (byte == 'k')
+            abort();
+        if (byte == 'e') {
+            CUdeviceptr none;
+            CHECK_RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&none, 1ull << 60));
+        }
+    }
     is_done = 1;
     for (int i = 0; i < THREADS; i++)
         EXPECT(pthread_join(threads[i], NULL) == 0);

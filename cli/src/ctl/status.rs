@@ -1,0 +1,251 @@
+//! What a recording does, for people, programs and Prometheus.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use cutape_format::Trace;
+use cutape_render::quantity;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output;
+use serde::Serialize;
+
+use super::control_of;
+use crate::live;
+
+/// How `status` answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// The text format of Prometheus.
+    Prometheus,
+}
+
+/// What a recording does.
+#[derive(Debug, Serialize)]
+pub(super) struct Status {
+    trace: PathBuf,
+    process: u32,
+    /// `recording` or `paused`.
+    state: &'static str,
+    /// Calls in the trace.
+    calls: u64,
+    /// Calls left out in pauses.
+    left_out: u64,
+    pauses: u32,
+    /// Requests to the flight recorder, and how many of them it has served.
+    keeps_asked: u64,
+    keeps: u64,
+    /// Bytes of the file, and what it takes on disk.
+    bytes: u64,
+    disk_bytes: u64,
+    /// Why something is missing that was to be recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<String>,
+}
+
+/// A metric: name, help, kind, value.
+type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> u64);
+
+const METRICS: [Metric; 9] = [
+    (
+        "recording",
+        "Whether calls are recorded.",
+        "gauge",
+        |status| u64::from(status.state == "recording"),
+    ),
+    ("calls_total", "Calls in the trace.", "counter", |status| {
+        status.calls
+    }),
+    (
+        "calls_left_out_total",
+        "Calls left out in pauses.",
+        "counter",
+        |status| status.left_out,
+    ),
+    ("pauses_total", "Pauses begun.", "counter", |status| {
+        status.pauses.into()
+    }),
+    (
+        "keeps_asked_total",
+        "Requests to the flight recorder.",
+        "counter",
+        |status| status.keeps_asked,
+    ),
+    (
+        "keeps_total",
+        "Requests that the flight recorder has served.",
+        "counter",
+        |status| status.keeps,
+    ),
+    ("trace_bytes", "Length of the trace.", "gauge", |status| {
+        status.bytes
+    }),
+    (
+        "trace_disk_bytes",
+        "What the trace takes on disk.",
+        "gauge",
+        |status| status.disk_bytes,
+    ),
+    (
+        "incomplete",
+        "Whether the trace lacks what was to be recorded.",
+        "gauge",
+        |status| u64::from(status.lost.is_some()),
+    ),
+];
+
+impl Status {
+    pub(super) fn of(path: &Path) -> Result<Self, Failure> {
+        let trace = Trace::follow(path)?;
+        let process = trace.writer().ok_or_else(|| live::not_recorded(path))?;
+        let control = control_of(&trace)?;
+        let left_out = trace.left_out().unwrap_or_default();
+        let file = fs::metadata(path)
+            .map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
+        Ok(Self {
+            trace: path.to_owned(),
+            process,
+            state: match control.pausing().is_paused() {
+                true => "paused",
+                false => "recording",
+            },
+            calls: trace.calls().count() as u64,
+            left_out: left_out.calls,
+            pauses: left_out.pauses,
+            keeps_asked: control.keeps_asked(),
+            keeps: control.kept(),
+            bytes: file.len(),
+            disk_bytes: file.blocks().saturating_mul(512),
+            lost: trace.shortfall().map(|shortfall| shortfall.why),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} (process {}): {}\n  {} recorded, {} left out in {}\n  {} ({} on disk)\n",
+            self.trace.display(),
+            self.process,
+            self.state,
+            quantity::count(self.calls, "call"),
+            quantity::grouped(self.left_out),
+            quantity::count(self.pauses.into(), "pause"),
+            quantity::bytes(self.bytes),
+            quantity::bytes(self.disk_bytes),
+        );
+        if self.keeps_asked > 0 {
+            let asked = quantity::count(self.keeps_asked, "request");
+            text += &format!("  flight recorder: {asked}, {} served\n", self.keeps);
+        }
+        if let Some(why) = &self.lost {
+            text += &format!("  incomplete: {why}\n");
+        }
+        text
+    }
+}
+
+/// The text format of Prometheus: each metric with its help, then a line for each trace.
+fn prometheus(all: &[Status]) -> String {
+    let mut text = String::new();
+    for (name, help, kind, value) in METRICS {
+        text += &format!("# HELP cutape_{name} {help}\n# TYPE cutape_{name} {kind}\n");
+        for status in all {
+            let trace = label(&status.trace);
+            let process = status.process;
+            let value = value(status);
+            text += &format!("cutape_{name}{{trace=\"{trace}\",process=\"{process}\"}} {value}\n");
+        }
+    }
+    text
+}
+
+/// A path as the value of a label.
+fn label(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn text_of(format: Format, all: &[Status]) -> String {
+    match format {
+        Format::Text => all.iter().map(Status::text).collect(),
+        Format::Json => format!("{}\n", serde_json::json!(all)),
+        Format::Prometheus => prometheus(all),
+    }
+}
+
+/// Prints what recordings do.
+pub(super) fn print(format: Format, all: &[Status]) -> Result<(), Failure> {
+    output::print(&text_of(format, all))
+}
+
+/// Replaces a file that the node exporter reads, which must never see half of it.
+pub(super) fn write_textfile(path: &Path, all: &[Status]) -> Result<(), Failure> {
+    let mut name = path.as_os_str().to_owned();
+    // The node exporter reads files that end in `.prom`.
+    name.push(format!(".{}", std::process::id()));
+    let new = PathBuf::from(name);
+    let written: io::Result<()> =
+        fs::write(&new, prometheus(all)).and_then(|()| fs::rename(&new, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&new);
+        output::cannot_write("--textfile", path, &error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(trace: &str) -> Status {
+        Status {
+            trace: PathBuf::from(trace),
+            process: 7,
+            state: "paused",
+            calls: 12,
+            left_out: 345,
+            pauses: 2,
+            keeps_asked: 0,
+            keeps: 0,
+            bytes: 4096,
+            disk_bytes: 8192,
+            lost: None,
+        }
+    }
+
+    #[test]
+    fn metrics_have_a_line_for_each_trace() {
+        let text = prometheus(&[status("a.cutape"), status("b \"\\\n.cutape")]);
+        for line in [
+            "# TYPE cutape_calls_total counter",
+            "cutape_calls_total{trace=\"a.cutape\",process=\"7\"} 12",
+            "cutape_recording{trace=\"a.cutape\",process=\"7\"} 0",
+            "cutape_calls_left_out_total{trace=\"b \\\"\\\\\\n.cutape\",process=\"7\"} 345",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert_eq!(text.lines().count(), METRICS.len() * 4);
+    }
+
+    #[test]
+    fn files_are_replaced_whole() {
+        let folder = std::env::temp_dir().join(format!("ctl-status-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("cutape.prom");
+        for trace in ["a.cutape", "b.cutape"] {
+            let all = [status(trace)];
+            write_textfile(&path, &all).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), prometheus(&all));
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        assert!(write_textfile(&folder.join("no/such.prom"), &[]).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

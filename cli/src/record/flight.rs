@@ -1,0 +1,163 @@
+//! `record --keep-last`: a recording of any length of which the last calls are there.
+//!
+//! The recorder writes as always. From outside, chunks of the file are erased that are older than
+//! what is to be kept, unless they have a call that later ones may need, so that the rest replays
+//! at any time. When something happens, the rest is written to a trace of its own.
+
+mod growing;
+mod keep_on;
+mod keeps;
+mod limit;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cutape_cut::window::Window;
+use cutape_format::Trace;
+use cutape_recording::{Outcome, Session};
+use cutape_render::quantity::{self, parse_bytes};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::message;
+use cutape_terminal::output;
+
+use self::growing::GrowingTrace;
+use self::keep_on::KeepOn;
+use self::keeps::{Keeps, meta};
+use self::limit::{Limit, Limits};
+
+/// Between two looks at how long the traces are.
+const POLL: Duration = Duration::from_millis(50);
+/// Between two looks at which traces there are.
+const LIST: Duration = Duration::from_secs(1);
+
+/// What `record --keep-last` takes.
+#[derive(Debug, clap::Args)]
+pub(super) struct FlightOptions {
+    /// Record for as long as the program runs, but keep only the last calls:
+    /// for a time (60s, 5min), or as many bytes of the trace (1GiB), or both with
+    /// a comma between: what is reached first counts.
+    ///
+    /// What earlier calls created is kept as long as it lives, so that the rest
+    /// replays; not what memory held.
+    #[arg(
+        long,
+        value_name = "TIME|SIZE",
+        value_delimiter = ',',
+        verbatim_doc_comment
+    )]
+    keep_last: Vec<Limit>,
+    /// When to write what is kept to a trace of its own (FILE.keepN.cutape) while
+    /// the program goes on: crash, error (one that all later calls return),
+    /// error:NAME, mark, mark:TEXT, stall:TIME (no call for so long). At its end,
+    /// FILE has the last calls.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_delimiter = ',',
+        default_value = "crash,error",
+        requires = "keep_last",
+        verbatim_doc_comment
+    )]
+    keep_on: Vec<KeepOn>,
+    /// The most bytes that such traces may take in 24 hours; what would be more
+    /// is not kept, and counted.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "10GiB",
+        value_parser = parse_bytes,
+        requires = "keep_last",
+        verbatim_doc_comment
+    )]
+    keep_budget: u64,
+}
+
+impl FlightOptions {
+    /// Whether only the last calls are wanted.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.keep_last.is_empty()
+    }
+}
+
+/// Keeps the last calls of the traces of a program.
+pub(super) struct FlightRecorder {
+    files: BTreeMap<PathBuf, GrowingTrace>,
+    keeps: Keeps,
+}
+
+impl FlightRecorder {
+    pub(super) fn new(options: &FlightOptions) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            keeps: Keeps::new(
+                Limits::new(&options.keep_last),
+                options.keep_on.clone(),
+                options.keep_budget,
+            ),
+        }
+    }
+
+    /// Keeps and erases until the program has ended.
+    pub(super) fn follow(&mut self, session: &Session) {
+        let mut paths = Vec::new();
+        let mut listed: Option<Instant> = None;
+        while !session.has_ended() {
+            std::thread::sleep(POLL);
+            if listed.is_none_or(|listed| listed.elapsed() >= LIST) {
+                paths = session.traces();
+                // Before the first call there is none.
+                listed = (!paths.is_empty()).then(Instant::now);
+            }
+            self.keeps.limits.ticks_per_second = session.ticks_per_second();
+            for path in &paths {
+                self.look(path);
+            }
+        }
+    }
+
+    /// Looks at a trace once.
+    fn look(&mut self, path: &Path) {
+        if !self.files.contains_key(path)
+            && let Some(file) = GrowingTrace::open(path)
+        {
+            self.files.insert(path.to_owned(), file);
+        }
+        let Some(file) = self.files.get_mut(path) else {
+            return;
+        };
+        if let Err(why) = file.look(path, &mut self.keeps) {
+            let path = output::shown(path);
+            message!("{path}: it cannot be kept short: {why}");
+        }
+    }
+
+    /// After the end of the program: leaves the last calls in each trace.
+    pub(super) fn finish(&self, outcome: &Outcome) -> Result<(), Failure> {
+        for path in &outcome.traces {
+            let Ok(trace) = Trace::open(path) else {
+                continue;
+            };
+            let window = Window::of(&trace, self.keeps.limits.start_in(&trace), &mut |_| {})?;
+            let meta = meta(&window, &format!("the program {}", outcome.describe()));
+            window
+                .write(&trace, path, &meta)
+                .map_err(|error| Failure::cannot_write(path, &error))?;
+        }
+        let pauses: u64 = self.files.values().map(|file| file.pauses).sum();
+        if pauses > 0 {
+            message!(
+                "--keep-last: the program made calls faster than they could be looked at; recording \
+                 was paused {}, `info` shows what is missing",
+                quantity::count(pauses, "time")
+            );
+        }
+        if self.keeps.not_kept > 0 {
+            message!(
+                "--keep-budget: {} not kept",
+                quantity::count(self.keeps.not_kept, "trace")
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! When a flight recorder keeps the last calls.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use cutape_registry::{enumeration, is_sticky, result_name};
+
+use super::limit::duration;
+
+/// Something at which the last calls are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeepOn {
+    /// A process of the program is killed by a signal, or exits with another status than 0.
+    Crash,
+    /// A call returns this error; without one, an error that all later calls return.
+    Error(Option<i32>),
+    /// A mark with this text, or any.
+    Mark(Option<String>),
+    /// No call is entered and none returns for so long.
+    Stall(Duration),
+}
+
+impl FromStr for KeepOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, value) = match text.split_once(':') {
+            Some((word, value)) => (word, Some(value)),
+            None => (text, None),
+        };
+        match (word, value) {
+            ("crash", None) => Ok(Self::Crash),
+            ("mark", text) => Ok(Self::Mark(text.map(str::to_owned))),
+            ("error", None) => Ok(Self::Error(None)),
+            ("error", Some(name)) => match result_code(name) {
+                Some(code) if code != 0 => Ok(Self::Error(Some(code))),
+                _ => Err(format!(
+                    "{name} is no error such as CUDA_ERROR_OUT_OF_MEMORY or 2"
+                )),
+            },
+            ("stall", Some(time)) => match duration(time) {
+                Some(time) => Ok(Self::Stall(time)),
+                None => Err(format!("{time} is not a time such as 30s")),
+            },
+            _ => Err("not crash, error, error:NAME, mark, mark:TEXT or stall:TIME".to_owned()),
+        }
+    }
+}
+
+/// The number of an error, by its name or itself.
+fn result_code(text: &str) -> Option<i32> {
+    if let Ok(code) = text.parse() {
+        return result_name(code).map(|_| code);
+    }
+    let results = enumeration("CUresult")?;
+    let (_, code) = results.values.iter().find(|(name, _)| *name == text)?;
+    i32::try_from(*code).ok()
+}
+
+impl KeepOn {
+    /// Whether it is about a call that returned this.
+    pub(super) fn is_error(&self, result: i32) -> bool {
+        match self {
+            Self::Error(Some(code)) => *code == result,
+            Self::Error(None) => is_sticky(result),
+            _ => false,
+        }
+    }
+
+    /// Whether it is about a mark of that text.
+    pub(super) fn is_mark(&self, text: &str) -> bool {
+        match self {
+            Self::Mark(wanted) => wanted.as_deref().is_none_or(|wanted| wanted == text),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps() {
+        let keeps = |text: &str| text.parse::<KeepOn>();
+        assert_eq!(keeps("crash"), Ok(KeepOn::Crash));
+        assert!(keeps("error").unwrap().is_error(700) && !keeps("error").unwrap().is_error(2));
+        for text in ["error:CUDA_ERROR_OUT_OF_MEMORY", "error:2"] {
+            let one = keeps(text).unwrap();
+            assert!(
+                one.is_error(2) && !one.is_error(700) && !one.is_error(0),
+                "{text}"
+            );
+        }
+        assert!(keeps("mark").unwrap().is_mark("any"));
+        let one = keeps("mark:step 7:end").unwrap();
+        assert!(one.is_mark("step 7:end") && !one.is_mark("step 7"));
+        assert_eq!(
+            keeps("stall:30s"),
+            Ok(KeepOn::Stall(Duration::from_secs(30)))
+        );
+        for text in [
+            "",
+            "crash:1",
+            "error:",
+            "error:0",
+            "error:CUDA_SUCCESS",
+            "stall",
+            "stall:30",
+            "oom",
+        ] {
+            assert!(keeps(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `record --keep-last`: recordings of which the last calls are kept, and that stay short.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cutape_format::Trace;
+use cutape_tests::{Suite, compile, files, parts, record, root, run, run_within, without_settings};
+
+/// For how long something is awaited.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) fn add_to(suite: &mut Suite) {
+    suite.test("stays-short", stays_short);
+    suite.test("asked-for", |folder| {
+        keeps(folder, "crash", b"", "asked for")
+    });
+    suite.test("mark", |folder| {
+        keeps(folder, "mark:now", b"", "the mark now")
+    });
+    suite.test("error", |folder| {
+        let reason = "cuMemAlloc_v2 returned CUDA_ERROR_OUT_OF_MEMORY";
+        keeps(folder, "error:CUDA_ERROR_OUT_OF_MEMORY", b"e", reason)
+    });
+    suite.test("stall", |folder| {
+        keeps(folder, "stall:1s", b"p", "no call for ")
+    });
+    suite.test("budget", budget);
+    suite.test("killed", killed);
+    suite.test("wrong-words", wrong_words);
+}
+
+/// A program that is recorded.
+struct Recorded {
+    child: Child,
+    trace: PathBuf,
+}
+
+impl Recorded {
+    fn start(folder: &Path, options: &[&str]) -> Self {
+        let program = folder.join("loop");
+        let driver = parts().driver_folder.join("libcuda.so.1");
+        let source = root().join("tests/programs/growing/loop.c");
+        compile(&source, &program, &[&driver, &"-pthread"]);
+        let trace = folder.join("run.cutape");
+        let mut command = record(&trace, options, &[program.to_str().unwrap()]);
+        let command = without_settings(&mut command).stdin(Stdio::piped());
+        let errors = fs::File::create(folder.join("stderr")).unwrap();
+        let command = command.stdout(Stdio::null()).stderr(errors);
+        let child = command.spawn().unwrap();
+        Self { child, trace }
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        self.child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    /// Waits until something is so.
+    fn wait_for(&self, what: &str, is_so: &dyn Fn() -> bool) -> Result<(), String> {
+        let start = Instant::now();
+        while !is_so() {
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{what} did not happen: {}", self.errors()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Until calls have been erased from its trace.
+    fn wait_for_erased(&self) -> Result<(), String> {
+        let has_erased = || {
+            let metadata = fs::metadata(&self.trace);
+            metadata.is_ok_and(|it| it.blocks() * 512 + (1 << 20) < it.len())
+        };
+        self.wait_for("erasing", &has_erased)
+    }
+
+    fn errors(&self) -> String {
+        fs::read_to_string(self.trace.with_file_name("stderr")).unwrap_or_default()
+    }
+
+    fn end(mut self) -> Result<String, String> {
+        drop(self.child.stdin.take());
+        let status = self.child.wait().unwrap();
+        let errors = self.errors();
+        match status.success() {
+            true => Ok(errors),
+            false => Err(format!("{status}: {errors}")),
+        }
+    }
+}
+
+/// The trace is whole, is checked without errors, and replays; how many calls it has.
+fn is_whole(path: &Path) -> Result<u64, String> {
+    let trace = Trace::open(path).map_err(|error| error.to_string())?;
+    if let Some(damage) = trace.verify().first() {
+        return Err(format!("{}: {damage:?}", path.display()));
+    }
+    let check = run(&mut parts().cutape(&[&"check", &path]));
+    let replay = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &path]));
+    check.expect(0)?;
+    replay.expect(0)?;
+    Ok(trace.calls().count() as u64)
+}
+
+fn stays_short(folder: &Path) -> Result<(), String> {
+    let recorded = Recorded::start(folder, &["--keep-last", "1MiB"]);
+    let path = recorded.trace.clone();
+    recorded.wait_for_erased()?;
+    // A second time: what was erased joins what is erased then.
+    let length = || fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    let before = length();
+    recorded.wait_for("growing", &|| length() > before + (8 << 20))?;
+    recorded.wait_for_erased()?;
+    recorded.end()?;
+    let calls = is_whole(&path)?;
+    let trace = Trace::open(&path).unwrap();
+    let left_out = trace
+        .calls()
+        .flat_map(|call| call.notes().collect::<Vec<_>>());
+    let left_out: u64 = left_out
+        .map(|note| match note {
+            cutape_format::Note::Gap(gap) => gap.calls,
+            _ => 0,
+        })
+        .sum();
+    match left_out > calls && trace.meta_value("kept.reason").is_some() {
+        true => Ok(()),
+        false => Err(format!("{calls} calls, {left_out} left out")),
+    }
+}
+
+/// Something happens at which the last calls are kept while the program goes on.
+fn keeps(folder: &Path, on: &str, said: &[u8], reason: &str) -> Result<(), String> {
+    let mut recorded = Recorded::start(folder, &["--keep-last", "500ms", "--keep-on", on]);
+    recorded.wait_for_erased()?;
+    recorded.say(said);
+    let process = Trace::follow(&recorded.trace)
+        .unwrap()
+        .head()
+        .process
+        .to_string();
+    let kept = folder.join("run.keep1.cutape");
+    if on == "crash" {
+        run_within(&mut parts().cutape(&[&"ctl", &process, &"keep"]), PATIENCE).expect(0)?;
+    } else if on.starts_with("mark") {
+        run(&mut parts().cutape(&[&"mark", &"--pid", &process, &"now"])).expect(0)?;
+    }
+    let is_told = || recorded.errors().contains("run.keep1.cutape");
+    recorded.wait_for("keeping", &is_told)?;
+    let path = recorded.trace.clone();
+    let errors = recorded.end()?;
+    for path in [&kept, &path] {
+        is_whole(path)?;
+    }
+    let trace = Trace::open(&kept).unwrap();
+    let told = trace.meta_value("kept.reason").unwrap_or_default();
+    match told.starts_with(reason) && errors.contains(reason) {
+        true => Ok(()),
+        false => Err(format!("{told}: {errors}")),
+    }
+}
+
+fn budget(folder: &Path) -> Result<(), String> {
+    let options = ["--keep-last", "500ms", "--keep-budget", "1"];
+    let recorded = Recorded::start(folder, &options);
+    recorded.wait_for_erased()?;
+    let process = Trace::follow(&recorded.trace)
+        .unwrap()
+        .head()
+        .process
+        .to_string();
+    for _ in 0..2 {
+        run_within(&mut parts().cutape(&[&"ctl", &process, &"keep"]), PATIENCE).expect(0)?;
+    }
+    let errors = recorded.end()?;
+    let traces = files(folder)
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("keep"))
+        .count();
+    let is_told =
+        errors.contains("--keep-budget 1 B is spent") && errors.contains("1 trace not kept");
+    match traces == 1 && is_told {
+        true => Ok(()),
+        false => Err(format!("{traces} traces: {errors}")),
+    }
+}
+
+/// The program dies: its trace has the last calls.
+fn killed(folder: &Path) -> Result<(), String> {
+    let mut recorded = Recorded::start(folder, &["--keep-last", "1MiB"]);
+    recorded.wait_for_erased()?;
+    recorded.say(b"k");
+    let path = recorded.trace.clone();
+    let errors = recorded.end().unwrap_err();
+    let trace = Trace::open(&path).map_err(|error| error.to_string())?;
+    let told = trace.meta_value("kept.reason").unwrap_or_default();
+    match told.contains("signal 6") && trace.verify().is_empty() && errors.contains("134") {
+        true => Ok(()),
+        false => Err(format!("{told}: {errors}")),
+    }
+}
+
+fn wrong_words(folder: &Path) -> Result<(), String> {
+    let trace = folder.join("a.cutape");
+    for (options, expected) in [
+        (&["--keep-last", "sixty"][..], "not a time such as 60s"),
+        (&["--keep-last", "0s"], "not a time such as 60s"),
+        (
+            &["--keep-last", "1s", "--keep-on", "oom"],
+            "not crash, error",
+        ),
+        (
+            &["--keep-last", "1s", "--keep-on", "error:CUDA_NONE"],
+            "CUDA_NONE is no error",
+        ),
+        (&["--keep-on", "crash"], "--keep-last"),
+    ] {
+        let mut command: Command = record(&trace, options, &["/bin/true"]);
+        let output = run(without_settings(&mut command));
+        output.expect_code(2)?;
+        if !output.stderr.contains(expected) || trace.exists() {
+            return Err(output.describe());
+        }
+    }
+    Ok(())
+}

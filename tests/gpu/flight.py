@@ -1,0 +1,109 @@
+"""Records a training with `record --keep-last`, keeps a part while it runs, and measures the cost.
+
+The exit status is 1 if a kept part diverges, has findings, or is missing.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from run import Ended
+
+PROGRAM = Path(__file__).resolve().parent / "programs" / "torch_live.py"
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
+SECONDS = os.environ.get("SECONDS_EACH", "8")
+# Name, options of `record`; None: not recorded.
+COSTS = [
+    ("not recorded", None),
+    ("calls only", ["--payloads", "none", "--outputs", "none", "--host-memory", "off"]),
+    ("calls only, last 5 s", ["--payloads", "none", "--outputs", "none", "--host-memory", "off", "--keep-last", "5s"]),
+    ("with payloads, last 5 s", ["--keep-last", "5s"]),
+    ("with payloads, last 64 MiB", ["--keep-last", "64MiB"]),
+]
+
+
+def disk(path):
+    """The bytes that a file takes on the disk."""
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
+
+
+def kept(cutape, results):
+    """A recording that is asked to keep what it has; True if all is right."""
+    trace = results / "flight.cutape"
+    for old in results.glob("flight*.cutape"):
+        old.unlink()
+    command = [cutape, "record", "--keep-last", "3s", "-o", trace, "--", sys.executable, PROGRAM, "25"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begin, most, asked = time.monotonic(), 0, 0
+    while child.poll() is None:
+        time.sleep(0.2)
+        most = max(most, disk(trace))
+        if asked < 2 and time.monotonic() - begin > 14 + 5 * asked:
+            asked += 1
+            pid = subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True).stdout.split()[0]
+            keep = Ended([cutape, "ctl", pid, "keep"], text=True)
+            print("keep:", keep.status, keep.err.strip()[-200:])
+    out, err = child.communicate()
+    print("program:", out.strip().splitlines()[-1:], err.strip()[-600:])
+    print(f"most on disk {most / 2**20:.1f} MiB, length {trace.stat().st_size / 2**20:.1f} MiB at the end")
+    is_right = child.returncode == 0
+    print(f"{'trace':24} {'calls':>8} {'left out':>9} {'MiB':>6} {'replay s':>8}  result")
+    for path in [trace, *sorted(results.glob("flight.keep*.cutape"))]:
+        replay = Ended([cutape, "replay", path], text=True)
+        check = Ended([cutape, "check", path], text=True)
+        first = replay.out.splitlines()[0] if replay.out else replay.err.strip()[:200]
+        calls = re.search(r"of (\d+) calls", first)
+        left = re.search(r"left out: ([\d,]+) call", replay.out)
+        findings = sorted(set(re.findall(r"^(\w+\[[\w-]+\])", check.out, re.M)))
+        is_right &= replay.status == 0 and check.status == 0
+        print(
+            f"{path.name:24} {calls and calls[1]:>8} {left and left[1]:>9} {path.stat().st_size / 2**20:6.1f} "
+            f"{replay.seconds:8.2f}  replay {replay.status}, check {check.status} {' '.join(findings)}"
+        )
+        if replay.status != 0:
+            print(replay.out[-1500:], replay.err[-500:])
+    return is_right and asked == 2
+
+
+def cost(cutape, results):
+    """Steps with and without recording, in turns."""
+    times = {name: [] for name, _ in COSTS}
+    for _ in range(ROUNDS):
+        for name, options in COSTS:
+            trace = results / "cost.cutape"
+            trace.unlink(missing_ok=True)
+            program = [sys.executable, PROGRAM, SECONDS]
+            command = program if options is None else [cutape, "record", "--no-pack", *options, "-o", trace, "--", *program]
+            ended = Ended(command, text=True)
+            last = ended.out.strip().splitlines()[-1]
+            times[name].append(json.loads(last)["ms"])
+    base = times[COSTS[0][0]]
+    print(f"{'step of a training':30} {'median ms':>9} {'least':>8} {'most':>8} {'of unrecorded':>14}  pairs")
+    for name, of in times.items():
+        pairs = sorted(one / other for one, other in zip(of, base))
+        print(
+            f"{name:30} {statistics.median(of):9.3f} {min(of):8.3f} {max(of):8.3f} "
+            f"{statistics.median(pairs):14.4f}  {pairs[0]:.4f} to {pairs[-1]:.4f}"
+        )
+    return True
+
+
+def main():
+    package, results = (Path(word).resolve() for word in sys.argv[1:3])
+    results.mkdir(parents=True, exist_ok=True)
+    wanted = sys.argv[3:] or ["kept", "cost"]
+    parts = {"kept": kept, "cost": cost}
+    is_right = [parts[word](package / "cutape", results) for word in wanted]
+    return 0 if all(is_right) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# A training under the flight recorder (`record --keep-last`), on a machine with a GPU and PyTorch:
+# whether what is kept replays and checks, how much of the disk it takes, and what it costs; prints
+# tables.
+#   tests/gpu/flight.sh PACKAGE RESULTS [kept] [cost]
+# PACKAGE is the output of `cargo xtask package`. ROUNDS=5 and SECONDS_EACH=8 set how often and how long
+# the cost is measured.
+set -eu
+if [ $# -lt 2 ]; then
+    sed -n '2,/^set/s/^# //p' "$0" >&2
+    exit 2
+fi
+command -v python3 >/dev/null || { echo "flight.sh: python3: not found" >&2; exit 2; }
+exec python3 "$(dirname "$0")/flight.py" "$@"
