@@ -267,10 +267,13 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     };
     let trace = Trace::open(source.path(&child.arguments.trace))?;
     let guarded = &child.arguments.guarded;
-    let options = Options {
+    let mut options = Options {
         alone,
         ..guarded.replay(child.child_driver, source.rank())
     };
+    if let Some(permissions) = &mut options.sandbox {
+        permissions.writable.push(settings.output.clone());
+    }
     let status = cutape_measure::measure_as_child(&trace, settings, options, |line| {
         message!("{line}");
     });

@@ -20,7 +20,7 @@ pub(crate) use self::replayer::{CHILD, ChildArguments, run_child};
 use crate::replay_options::ReplayOptions;
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::private_folder::PrivateFolder;
-use cutape_terminal::{input, library, message};
+use cutape_terminal::{input, library, message, output};
 
 const EPILOGUE: &str = "\
 Examples:
@@ -112,6 +112,8 @@ fn with_debugger<T>(
 
 /// Talks to an editor on stdin and stdout.
 fn serve(arguments: &Arguments, folder: Option<&PrivateFolder>) -> Result<ExitCode, Failure> {
+    // A message has the number of its bytes: nothing is escaped, and a client shows it.
+    #[expect(clippy::disallowed_methods, reason = "no terminal reads it")]
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut connection = Connection::new(&mut input, &mut output);
     while let Some(launch) = connection.launch()? {
@@ -147,7 +149,7 @@ fn execute(
     name: &str,
     mut lines: Box<dyn BufRead + '_>,
 ) -> Result<ExitCode, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     let end = run_script(debugger, &mut lines, &mut out)?;
     out.flush()?;
     Ok(match end {

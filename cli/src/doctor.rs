@@ -1,12 +1,11 @@
 //! `cutape doctor`: checks this machine and this installation for obstacles, with advice.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cutape_doctor::Checklist;
 use cutape_terminal::failure::Failure;
-use cutape_terminal::output::Format;
+use cutape_terminal::output::{self, Format};
 
 const EPILOGUE: &str = "\
 What is unusual on this machine comes with what to do about it. Exit status: 0 if
@@ -26,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let mut list = Checklist::new(arguments.format, io::stdout().lock());
+    let mut list = Checklist::new(arguments.format, output::stdout());
     cutape_doctor::examine(&mut list, arguments.driver.as_deref())?;
     Ok(ExitCode::from(list.finish()?))
 }

@@ -5,7 +5,7 @@ mod source;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use cutape_symbols::SymbolContext;
 use cutape_symbols::stacks::write_lines;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
-use cutape_terminal::output::{self, Format};
+use cutape_terminal::output::{self, Format, printable};
 use cutape_terminal::progress::Progress;
 
 /// What `dump` takes.
@@ -65,14 +65,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         thread: arguments.thread,
         stacks: arguments.stacks,
     };
-    let stdout = io::stdout();
-    let coloured = output::coloured();
+    let coloured = output::coloured() && arguments.format == Format::Text;
+    let stdout = output::coloured_stdout(coloured);
     let progress = if stdout.is_terminal() {
         Progress::hidden()
     } else {
         Progress::over_calls("writing", [&trace])
     };
-    let mut out = BufWriter::with_capacity(1 << 16, stdout.lock());
+    let mut out = BufWriter::with_capacity(1 << 16, stdout);
     let style = match coloured {
         true => Palette::COLOURED,
         false => Palette::default(),
@@ -289,8 +289,14 @@ fn text_lines(
     if let Some(time) = sites.clock.since_start(call.ticks) {
         let _ = write!(out, " +{}ms", quantity::milliseconds(time));
     }
-    let _ = write!(out, "{side:#} {name}{}{name:#}(", call.signature.name);
-    rendered.write_arguments(out);
+    let _ = write!(
+        out,
+        "{side:#} {name}{}{name:#}(",
+        printable(&call.signature.name)
+    );
+    let mut values = String::new();
+    rendered.write_arguments(&mut values);
+    out.push_str(&printable(&values));
     out.push(')');
     match (call.result(), &rendered.result) {
         (None, _) => {
@@ -298,7 +304,7 @@ fn text_lines(
         }
         (Some(code), Some(text)) => {
             let style = if code == 0 { Style::new() } else { failure };
-            let _ = write!(out, " = {style}{text}{style:#}");
+            let _ = write!(out, " = {style}{}{style:#}", printable(text));
         }
         (Some(code), None) => {
             let _ = write!(out, " = {code}");
@@ -306,7 +312,9 @@ fn text_lines(
     }
     if !rendered.decoded.outputs.is_empty() {
         out.push_str(" → ");
-        rendered.write_outputs(out);
+        values.clear();
+        rendered.write_outputs(&mut values);
+        out.push_str(&printable(&values));
     }
     let took = sites
         .duration(call)
@@ -314,7 +322,7 @@ fn text_lines(
     let from = (call.caller != 0).then(|| sites.caller(call.caller).to_owned());
     if took.is_some() || from.is_some() {
         let parts: Vec<String> = took.into_iter().chain(from).collect();
-        let _ = write!(out, "  {side}{}{side:#}", parts.join(" "));
+        let _ = write!(out, "  {side}{}{side:#}", printable(&parts.join(" ")));
     }
     out.push('\n');
     if let Some(frames) = sites.frames(call) {
@@ -333,7 +341,7 @@ fn text_lines(
     }
     for note in call.notes() {
         if let Some(text) = notes::text(&note, &renderer.calls) {
-            let _ = writeln!(out, "    {side}note: {text}{side:#}");
+            let _ = writeln!(out, "    {side}note: {}{side:#}", printable(&text));
         }
     }
 }

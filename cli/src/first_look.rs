@@ -53,7 +53,7 @@ fn text(summary: &Summary, path: &Path) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: String| {
         // Writing to a String never fails.
-        let _ = writeln!(text, "  {label:<9}{value}");
+        let _ = writeln!(text, "  {label:<9}{}", output::printable(&value));
     };
     let program_name = output::printable(&program_name).into_owned();
     let ended = info::end(&program.process);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cutape_replay::{Guard, Options, PlacementStrategy};
+use cutape_replay::{Guard, Options, Permissions, PlacementStrategy};
 use serde::Serialize;
 
 use crate::command_line::CommandLine;
@@ -45,6 +45,8 @@ pub(crate) struct GuardedOptions {
     /// The same as --placement none.
     #[arg(long, hide = true, conflicts_with = "placement")]
     no_placement: bool,
+    #[command(flatten)]
+    sandbox: SandboxOption,
     /// End a replay in which no call, or iteration of bench, begins or ends for
     /// this long.
     #[arg(
@@ -54,6 +56,30 @@ pub(crate) struct GuardedOptions {
         verbatim_doc_comment
     )]
     watchdog: u64,
+}
+
+/// Whether replays are sandboxed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct SandboxOption {
+    /// Let the replay do what you may do: write any file, use the network, start
+    /// programs.
+    ///
+    /// Otherwise it cannot, where the system allows to take that away. Needed for
+    /// tools that write files while the replay runs.
+    #[arg(long, verbatim_doc_comment)]
+    no_sandbox: bool,
+}
+
+impl SandboxOption {
+    /// What a replay may do; `None`: anything.
+    fn permissions(self) -> Option<Permissions> {
+        (!self.no_sandbox).then(Permissions::default)
+    }
+
+    /// The option that a child needs, if one was given.
+    pub(crate) fn for_child(self) -> Option<&'static str> {
+        self.no_sandbox.then_some("--no-sandbox")
+    }
 }
 
 /// Where the results go as JSON.
@@ -132,6 +158,7 @@ impl GuardedOptions {
             force: self.force,
             watchdog: self.watchdog(),
             devices: self.devices_of(rank),
+            sandbox: self.sandbox.permissions(),
             ..Options::new(driver)
         }
     }
@@ -165,6 +192,7 @@ impl GuardedOptions {
     pub(crate) fn for_child(&self) -> Vec<OsString> {
         let mut options = vec!["--watchdog".into(), self.watchdog.to_string().into()];
         options.extend(self.force.then(|| "--force".into()));
+        options.extend(self.sandbox.for_child().map(Into::into));
         for map in &self.devices {
             options.extend(["--devices".into(), map.to_string().into()]);
         }

@@ -69,7 +69,7 @@ fn print(
     json: &impl Serialize,
     text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::stdout());
     match format {
         Format::Text => text(&mut out)?,
         Format::Json => {

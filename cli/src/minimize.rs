@@ -21,6 +21,7 @@ use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::{Progress, Unit};
 
 use self::keep::Keep;
+use crate::guarded::SandboxOption;
 use crate::replay;
 
 /// What `minimize` takes.
@@ -46,6 +47,8 @@ pub(crate) struct Arguments {
     /// with the recorded images agrees.
     #[arg(long, value_name = "CALL=FILE", verbatim_doc_comment)]
     replace_image: Vec<CallImage>,
+    #[command(flatten)]
+    sandbox: SandboxOption,
     /// End a replay in which no call begins or ends for this long.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     watchdog: u64,
@@ -82,6 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             false => PathBuf::new(),
         },
         program: library::own_path()?,
+        sandbox: arguments.sandbox,
         watchdog: Duration::from_secs(arguments.watchdog.max(1)),
         overwrite: arguments.overwrite,
         progress: RefCell::new(Progress::new("trying", Unit::Things("attempts"), None)),
@@ -109,6 +113,7 @@ fn failure(error: Error) -> Failure {
 struct Terminal {
     driver: PathBuf,
     program: PathBuf,
+    sandbox: SandboxOption,
     watchdog: Duration,
     overwrite: Overwrite,
     progress: RefCell<Progress>,
@@ -121,7 +126,9 @@ impl Environment for Terminal {
 
     fn replay(&self, trace: &Trace, other: &OtherReplay) -> Result<Report, Error> {
         let command = || {
-            let mut child = replay::child_for(&self.program, &self.driver, trace.path(), other);
+            let mut child = replay::child_for(&self.program, &self.driver, other);
+            child.args(self.sandbox.for_child());
+            child.arg("--").arg(trace.path());
             if other.is_quiet {
                 child.stderr(Stdio::null());
             }

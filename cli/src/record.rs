@@ -125,11 +125,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             .unwrap_or_else(|| {
                 "if it uses CUDA, `cutape record --help` lists possible causes".to_owned()
             });
-        message!(
-            "nothing was recorded: no CUDA driver call of the program reached cutape (it \
-             {}); {advice}",
-            outcome.describe()
-        );
+        let why = outcome.why_no_trace(&format!("; {advice}"));
+        message!("nothing was recorded: {why}");
     }
     for path in &outcome.traces {
         // The exit status stays the program's.

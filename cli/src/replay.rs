@@ -356,13 +356,9 @@ fn status(agrees: bool, state: &Completeness, arguments: &Arguments) -> ExitCode
     }
 }
 
-/// The command of a child that replays another trace than this process was given.
-pub(crate) fn child_for(
-    program: &Path,
-    driver: &Path,
-    trace: &Path,
-    other: &OtherReplay,
-) -> Command {
+/// The command of a child that replays another trace than this process was given; `--` and that
+/// trace are to follow.
+pub(crate) fn child_for(program: &Path, driver: &Path, other: &OtherReplay) -> Command {
     let mut command = Command::new(program);
     command.args([CHILD, "--child-of", &std::process::id().to_string()]);
     command.arg("--child-driver").arg(driver);
@@ -375,7 +371,6 @@ pub(crate) fn child_for(
     for image in &other.images {
         command.arg("--replace-image").arg(image.to_argument());
     }
-    command.arg("--").arg(trace);
     command
 }
 
@@ -384,7 +379,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let arguments = &child.arguments;
     let trace = Trace::open(child.source.path(&arguments.trace))?;
     let files = files_of(&trace, arguments)?;
-    let options = Options {
+    let mut options = Options {
         until: arguments.until,
         calls: selection(&trace, arguments)?,
         keep_going: arguments.keep_going || arguments.repeat > 1 || !arguments.allow.is_empty(),
@@ -406,6 +401,9 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
             .guarded
             .replay(child.child_driver.clone(), child.source.rank())
     };
+    if let Some(permissions) = &mut options.sandbox {
+        permissions.writable.extend(files.output_folders());
+    }
     let status = cutape_replay::run_as_child(&trace, &options);
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
 }

@@ -24,7 +24,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+    #[expect(clippy::disallowed_methods, reason = "nothing is written")]
+    let stdout = io::stdout();
+    if !io::stdin().is_terminal() || !stdout.is_terminal() {
         return Err(Failure::unusable(format!(
             "view needs a terminal for input and output; `cutape dump {}` prints the calls",
             output::shown(&arguments.trace)

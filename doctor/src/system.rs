@@ -33,6 +33,7 @@ pub(crate) fn check(checks: &mut Checklist<impl Write>) -> Result<(), Failure> {
              seccomp=unconfined permits it",
         )?,
     }
+    sandbox(checks)?;
     if !can_read_itself() {
         checks.advise(
             "seccomp",
@@ -58,6 +59,21 @@ pub(crate) fn check(checks: &mut Checklist<impl Write>) -> Result<(), Failure> {
             temporary + " NOT WRITABLE: set TMPDIR to a writable folder",
         ),
     }
+}
+
+/// Which parts of the sandbox of replays this system has.
+fn sandbox(checks: &mut Checklist<impl Write>) -> Result<(), Failure> {
+    let layers = cutape_sandbox::support();
+    let (refused, applied): (Vec<_>, Vec<_>) =
+        layers.iter().partition(|layer| layer.refused.is_some());
+    let applied: Vec<String> = applied.into_iter().map(ToString::to_string).collect();
+    checks.paragraph("sandbox", &format!("a replay {}", applied.join("; ")))?;
+    for layer in refused {
+        let text =
+            format!("{layer}: replay traces from strangers in a container or virtual machine");
+        checks.advise("sandbox", &text)?;
+    }
+    Ok(())
 }
 
 /// Whether this process may read its own memory with process_vm_readv, as the interposer does.

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use cutape_format::{
-    Bytes, MarkerAction, MarkerSource, Note, Payload, ResolvedAddress, SourceFrame, Stack,
-    StackFrame, Trace, marked_ranges, pack,
+    MarkerAction, MarkerSource, Note, Payload, ResolvedAddress, SourceFrame, Stack, StackFrame,
+    Trace, marked_ranges, pack,
 };
 use sample::{SAMPLES, SIGNATURES, describe, place, sample, short_sample};
 
@@ -218,15 +218,16 @@ fn notes_of_a_single_version_are_read() {
             "v1.10-packed.cutape",
             &["LookedBefore(LookedNote { ticks: 3344 })"],
         ),
-        ("v1.11.cutape", NESTED),
-        ("v1.11-packed.cutape", NESTED),
-        ("v1.12.cutape", &format!("{GAP}, {BREADCRUMB}")),
-        ("v1.12-packed.cutape", &format!("{GAP}, {BREADCRUMB}")),
-    ] {
+        ("v1.11.cutape", &[NESTED]),
+        ("v1.11-packed.cutape", &[NESTED]),
+        ("v1.12.cutape", &[GAP, BREADCRUMB]),
+        ("v1.12-packed.cutape", &[GAP, BREADCRUMB]),
+    ];
+    for (name, expected) in all {
         let trace = Trace::open(&golden(name)).unwrap();
         let call = trace.calls().last().unwrap();
         let notes: Vec<String> = call.notes().map(|note| format!("{note:?}")).collect();
-        assert_eq!(notes.join(", "), expected, "{name}");
+        assert_eq!(notes, expected, "{name}");
     }
 }
 
@@ -238,27 +239,6 @@ fn what_is_missing_is_read() {
         assert!(shortfall.lacks_calls, "{name}");
         let why = "the trace could not grow: No space left on device (os error 28)";
         assert_eq!(shortfall.why, why, "{name}");
-    }
-}
-
-#[test]
-fn payloads_in_files_are_read() {
-    for name in ["v1.12.cutape", "v1.12-packed.cutape"] {
-        let trace = Trace::open(&golden(name)).unwrap();
-        let calls: Vec<_> = trace.calls().collect();
-        let bytes = calls[calls.len() - 2].snapshot(1, 0).unwrap().bytes;
-        let Bytes::InFile(range) = bytes else {
-            panic!("{name}: {bytes:?}");
-        };
-        assert_eq!((range.offset, range.length), (4096, 70_000), "{name}");
-        assert_eq!(range.digest, Some(0x1234_5678_9abc_def0), "{name}");
-        assert!(
-            trace
-                .resolve(bytes)
-                .unwrap_err()
-                .what
-                .contains("weights.bin")
-        );
     }
 }
 

@@ -83,6 +83,7 @@ def replay(
     devices: Union[str, Sequence[str]] = (),
     placement: Optional[Literal["natural", "granules", "none"]] = None,
     keep_placement: Optional[Path] = None,
+    no_sandbox: bool = False,
     watchdog: Optional[int] = None,
     report: Optional[Path] = None,
 ) -> ReplayReport:
@@ -120,6 +121,7 @@ def replay(
     devices: Map recorded devices to devices of this machine, by ordinal.
     placement: How memory comes to lie at its recorded address.
     keep_placement: Keep in FILE how memory was placed, and begin with that the next time.
+    no_sandbox: Let the replay do what you may do: write any file, use the network, start programs.
     watchdog: End a replay in which no call, or iteration of bench, begins or ends for this long.
         Default: 60.
     report: Write the results to this file as JSON; - is stdout, without the text.
@@ -138,6 +140,7 @@ def record(
     devices: Union[str, Sequence[str]] = (),
     placement: Optional[Literal["natural", "granules", "none"]] = None,
     keep_placement: Optional[Path] = None,
+    no_sandbox: bool = False,
     watchdog: Optional[int] = None,
 ) -> Block:
     """Writes the driver calls of a block to a trace of their own, with those that they need.
@@ -153,6 +156,7 @@ def record(
     devices: Map recorded devices to devices of this machine, by ordinal.
     placement: How memory comes to lie at its recorded address.
     keep_placement: Keep in FILE how memory was placed, and begin with that the next time.
+    no_sandbox: Let the replay do what you may do: write any file, use the network, start programs.
     watchdog: End a replay in which no call, or iteration of bench, begins or ends for this long.
         Default: 60.
     """

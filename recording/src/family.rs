@@ -78,6 +78,12 @@ pub(crate) fn family(trace: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Whether a file of that name, in the folder of the trace, is the trace or one of its family.
+pub(crate) fn is_named_as_family(trace: &Path, name: &Path) -> bool {
+    let is_own = trace.file_name() == Some(name.as_os_str());
+    is_own || infix(stem(trace), name.as_os_str().as_bytes()).is_some()
+}
+
 /// The recording's own trace and the files of its family that are not among the old ones.
 pub(crate) fn new_family(trace: &Path, old: &[PathBuf]) -> Vec<PathBuf> {
     let new = family(trace).into_iter().filter(|path| !old.contains(path));

@@ -8,6 +8,7 @@
 mod backend;
 mod bypass;
 mod cost;
+mod created;
 mod family;
 pub mod forward;
 mod library_folder;

@@ -20,7 +20,8 @@ use cutape_terminal::signals::signal_name;
 
 use crate::backend::{self, SelectedBackend};
 use crate::bypass::{BypassMonitor, Target};
-use crate::family::{family, name_after_program, new_family};
+use crate::created::CreatedFiles;
+use crate::family::{family, is_named_as_family, name_after_program, new_family};
 use crate::library_folder::LibraryFolder;
 use crate::options::Recording;
 use crate::payloads;
@@ -37,6 +38,7 @@ pub struct Session {
     clock: TickClock,
     backend: SelectedBackend,
     _monitor: BypassMonitor,
+    created: CreatedFiles,
     _folder: LibraryFolder,
     _reservation: Reservation,
 }
@@ -52,6 +54,8 @@ pub struct Outcome {
     pub traces: Vec<PathBuf>,
     /// Which of them is that of the first process that called the driver: [`Session::trace`].
     pub first: PathBuf,
+    /// A trace that was created and is not there any more.
+    deleted: Option<PathBuf>,
     ticks_per_second: Option<u64>,
 }
 
@@ -118,6 +122,7 @@ pub fn start(
         None if recording.no_nvtx => _ = command.env_remove(NVTX),
         None => _ = command.env(NVTX, folder.library()),
     }
+    let created = CreatedFiles::beside(&trace);
     let clock = TickClock::start();
     let child = command
         .spawn()
@@ -137,6 +142,7 @@ pub fn start(
         old,
         clock,
         backend,
+        created,
         _monitor: monitor,
         _folder: folder,
         _reservation: reservation,
@@ -242,6 +248,10 @@ impl Session {
             .wait()
             .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
         let process = self.child.id();
+        let is_deleted = |name: &PathBuf| {
+            is_named_as_family(&self.trace, name) && !self.trace.with_file_name(name).exists()
+        };
+        let deleted = self.created.names().into_iter().find(is_deleted);
         let first = name_after_program(&self.trace, process, &self.old).unwrap_or_else(|error| {
             let trace = output::shown(&self.trace);
             message!("{trace}: cannot rename the traces: {error}; this one may be a child's");
@@ -256,12 +266,27 @@ impl Session {
             process,
             traces: own.into_iter().chain(others).collect(),
             first,
+            deleted,
             ticks_per_second: self.clock.rate(),
         })
     }
 }
 
 impl Outcome {
+    /// Why there is no trace, for people; `advice` is for a program whose calls were not seen.
+    pub fn why_no_trace(&self, advice: &str) -> String {
+        match &self.deleted {
+            Some(name) => format!(
+                "{} was deleted while the program ran; record it again",
+                name.display()
+            ),
+            None => format!(
+                "no CUDA driver call of the program reached cutape (it {}){advice}",
+                self.describe()
+            ),
+        }
+    }
+
     /// The status that a shell would report: the program's own, or 128 and the signal.
     pub fn exit_code(&self) -> u8 {
         let code = self

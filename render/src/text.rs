@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Display, Path};
 
+pub use cutape_analyzer::output::{is_unprintable, printable};
+
 /// Lines of at most `width` columns, broken at blanks.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -42,21 +44,6 @@ pub fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(short)
 }
 
-/// The text with control characters escaped, so that it fits on one line.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let mut clean = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => clean.extend(character.escape_debug()),
-            false => clean.push(character),
-        }
-    }
-    Cow::Owned(clean)
-}
-
 /// The path relative to the current folder if it lies inside.
 pub fn shown(path: &Path) -> Display<'_> {
     let here = std::env::current_dir().ok();
@@ -88,9 +75,6 @@ mod tests {
         ] {
             assert_eq!(shortened(text, most), short, "{text} {most}");
             assert_eq!(without_middle(text, most), middle, "{text} {most}");
-        }
-        for (text, clean) in [("a b", "a b"), ("a\n\x1b[0mß", "a\\n\\u{1b}[0mß")] {
-            assert_eq!(printable(text), clean);
         }
     }
 

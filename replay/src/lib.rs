@@ -105,6 +105,7 @@ pub use crate::observation::job::{
 };
 pub use call_image::CallImage;
 pub use cutape_driver::{LocateError, locate};
+pub use cutape_sandbox::Permissions;
 pub use error::Error;
 pub use guard::group::{Rank, run_ranks};
 pub use guard::session::{Session, SessionError};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::Call;
+use cutape_sandbox::Permissions;
 
 use crate::measure::timing::Measuring;
 use crate::process::lesson::Lesson;
@@ -100,6 +101,8 @@ pub struct Options {
     pub peers: Option<Arc<Peers>>,
     /// What the trace shared with other ranks, if it is replayed without them.
     pub alone: Option<Arc<Alone>>,
+    /// What a child may write; `None`: it is not restricted.
+    pub sandbox: Option<Permissions>,
 }
 
 impl Options {
@@ -128,6 +131,7 @@ impl Options {
             waiting_launches: Vec::new(),
             peers: None,
             alone: None,
+            sandbox: None,
         }
     }
 }
@@ -158,6 +162,7 @@ impl fmt::Debug for Options {
             .field("placement", &self.placement)
             .field("devices", &self.devices)
             .field("alone", &self.alone.is_some())
+            .field("sandbox", &self.sandbox)
             .finish_non_exhaustive()
     }
 }

@@ -9,6 +9,7 @@ use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
 
+use crate::regular_file;
 use cutape_analyzer::demangle::demangle;
 
 /// Where systems install separate debug information.
@@ -71,7 +72,7 @@ impl DebugFile {
 
 impl Links {
     fn of(path: &Path) -> Option<Self> {
-        let file = fs::File::open(path).ok()?;
+        let file = regular_file::open(path)?;
         let cache = ReadCache::new(&file);
         let elf = ElfFile64::<LittleEndian, _>::parse(&cache).ok()?;
         let link = elf.gnu_debuglink().ok().flatten();
@@ -131,7 +132,7 @@ fn has_debug_information<'d>(elf: &impl Object<'d>) -> bool {
 
 /// The file with what several debug files have in common (dwz).
 fn supplement(path: &Path) -> Option<PathBuf> {
-    let file = fs::File::open(path).ok()?;
+    let file = regular_file::open(path)?;
     let cache = ReadCache::new(&file);
     let elf = ElfFile64::<LittleEndian, _>::parse(&cache).ok()?;
     let (name, id) = elf.gnu_debugaltlink().ok()??;

@@ -9,6 +9,7 @@
 
 mod context;
 mod debug_file;
+mod regular_file;
 mod resolver;
 pub mod stacks;
 

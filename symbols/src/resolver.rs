@@ -13,6 +13,7 @@ use object::read::elf::{ElfFile64, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSegment};
 
 use crate::debug_file::DebugFile;
+use crate::regular_file;
 use cutape_analyzer::demangle::{LONGEST_NAME, demangle};
 
 /// The symbols of all callers that lie in a mapped file, except those that the trace already has.
@@ -145,7 +146,7 @@ struct Function {
 impl File {
     /// Reads the file, if it is still the one that was mapped.
     fn read(mapping: &Mapping) -> Option<Self> {
-        let file = fs::File::open(&mapping.path).ok()?;
+        let file = regular_file::open(Path::new(&mapping.path))?;
         let cache = ReadCache::new(&file);
         let elf = ElfFile64::<LittleEndian, _>::parse(&cache).ok()?;
         if !mapping.build_id.is_empty() && elf.build_id().ok()? != Some(&mapping.build_id) {

@@ -72,7 +72,7 @@ fn open_with(
 pub fn say_what_is_missing(trace: &Trace) {
     let state = Completeness::of(trace);
     for line in state.lines() {
-        message!("{}: {line}", trace.path().display());
+        message!("{}: {}", trace.path().display(), output::printable(&line));
     }
 }
 

@@ -22,3 +22,4 @@ pub mod private_folder;
 pub mod progress;
 pub mod rank_folder;
 pub mod signals;
+mod stdout;

@@ -12,7 +12,10 @@ use serde::Serialize;
 
 pub use cutape_render::text::{printable, shortened, shown, without_middle, wrapped};
 
+pub use crate::stdout::{Stdout, coloured_stdout, stdout};
+
 use crate::failure::Failure;
+use crate::stdout::escaped;
 
 /// The value of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -32,7 +35,9 @@ pub fn json_line(mut out: &mut dyn Write, value: &impl Serialize) -> io::Result<
 /// Whether to colour stdout: as `--color` says, or on a terminal that supports it, without
 /// `NO_COLOR` or `TERM=dumb`.
 pub fn coloured() -> bool {
-    AutoStream::choice(&io::stdout()) != ColorChoice::Never
+    #[expect(clippy::disallowed_methods, reason = "nothing is written")]
+    let stdout = io::stdout();
+    AutoStream::choice(&stdout) != ColorChoice::Never
 }
 
 /// A report file, checked to be writable before the work starts.
@@ -100,7 +105,7 @@ impl ReportFile {
     /// If writing fails.
     pub fn write(&self, text: &str) -> Result<(), Failure> {
         let file = private().write(true).truncate(true).open(&self.path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
+        file.and_then(|mut file| file.write_all(escaped(text).as_bytes()))
             .map_err(|error| cannot_write(self.option, &self.path, &error))
     }
 }
@@ -128,7 +133,7 @@ macro_rules! message {
     };
 }
 
-/// Writes a line to stderr, with control characters escaped. If that fails, nobody can be told.
+/// Writes a line to stderr, with unprintable characters escaped. If that fails, nobody can be told.
 pub fn stderr_line(line: std::fmt::Arguments<'_>) {
     // Names in it come from traces and files, and must not reach the terminal as commands.
     let lines = line.to_string();
@@ -142,12 +147,12 @@ pub fn stderr_line(line: std::fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Prints a text to stdout; a closed pipe is fine.
+/// Prints a text without colours to stdout; a closed pipe is fine.
 ///
 /// # Errors
 /// If writing fails.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = stdout();
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())

@@ -50,6 +50,7 @@ mod recording;
 mod redact;
 mod references;
 mod report;
+mod sandbox;
 mod size;
 mod sources;
 mod stacks;
@@ -114,6 +115,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("recording", recording::add_to),
     ("redact", redact::add_to),
     ("references", references::add_to),
+    ("sandbox", sandbox::add_to),
     ("size", size::add_to),
     ("sources", sources::add_to),
     ("stacks", stacks::add_to),

@@ -15,6 +15,7 @@ use cutape_tests::{
 cutape_tests::tests![
     the_exit_status_is_the_programs,
     a_program_without_driver_calls,
+    a_trace_is_deleted_while_it_is_recorded,
     the_program_does_not_notice,
     many_calls_are_all_there,
     a_thread_with_few_calls_has_one_thread_buffer,
@@ -37,6 +38,24 @@ cutape_tests::tests![
 /// Records on the null driver, with these options before the `--`.
 fn recorded(options: &[&str], trace: &Path, command: &[&str]) -> Output {
     run(&mut record(trace, options, command))
+}
+
+fn a_trace_is_deleted_while_it_is_recorded(folder: &Path) {
+    let trace = folder.join("run.cutape");
+    let script = r#""$0" end; rm "$1""#;
+    let words = ["sh", "-c", script, &ending(), &trace.to_string_lossy()];
+    let output = recorded(&[], &trace, &words);
+    output.assert_code(0);
+    let last = output.stderr.lines().last();
+    assert_eq!(
+        last,
+        Some(
+            "cutape: nothing was recorded: run.cutape was deleted while the program ran; record \
+             it again"
+        ),
+        "{}",
+        output.describe()
+    );
 }
 
 fn the_exit_status_is_the_programs(folder: &Path) {

@@ -68,8 +68,13 @@ impl Drop for Terminal {
 
 fn set_up() -> io::Result<DefaultTerminal> {
     terminal::enable_raw_mode()?;
-    execute!(io::stdout(), terminal::EnterAlternateScreen)?;
-    ratatui::Terminal::new(CrosstermBackend::new(io::stdout()))
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "cells of ratatui have no control characters"
+    )]
+    let mut stdout = io::stdout();
+    execute!(stdout, terminal::EnterAlternateScreen)?;
+    ratatui::Terminal::new(CrosstermBackend::new(stdout))
 }
 
 /// Listens to keys and signals, in threads that end with the process.

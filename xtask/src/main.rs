@@ -18,6 +18,7 @@ mod engines;
 mod families;
 mod files;
 mod frida;
+mod fuzz;
 mod gum;
 #[cfg(feature = "import")]
 mod import;
@@ -96,6 +97,9 @@ usage: cargo xtask TASK
   random [--count N] [--seed S] [--schedule NAME]
                     run random programs under the schedules of the null driver, recorded, checked
                     and replayed; more options: tests/random/tests/random.rs
+  fuzz [--target NAME] [--seconds N] [--executions N] [--seed S]
+                    give damaged traces and images with valid checksums to everything that reads
+                    them, for 60 seconds if it is not said
   circles [PACKAGE...]
                     look for modules that import each other in a circle
   lines [--update]  compare the lines of each crate with xtask/lines.txt; --update: rewrite that file
@@ -147,6 +151,7 @@ fn main() -> ExitCode {
         ["instructions", "--update"] => instructions::run(&root(), true),
         ["lines"] => lines::run(&root(), false),
         ["lines", "--update"] => lines::run(&root(), true),
+        ["fuzz", arguments @ ..] => fuzz::test(&root(), arguments),
         ["random", arguments @ ..] => random::test(&root(), arguments),
         ["circles", packages @ ..] => circles::run(&root(), packages),
         ["engines", folders @ ..] => engines::check(&root(), folders),

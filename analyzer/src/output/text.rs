@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::finding::{CallSite, Finding, Severity};
+use crate::output::printable;
 
 /// What is written around the parts that are emphasized, e.g. terminal colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ pub fn text(finding: &Finding, style: &Style) -> String {
         "{colour}{}[{}]{reset}{strong}: {}{reset}",
         finding.severity.word(),
         finding.rule,
-        finding.title
+        printable(&finding.title)
     );
     match &finding.call {
         Some(call) => write_call(&mut out, call, "-->", "", style, inner),
@@ -94,17 +95,21 @@ pub fn text(finding: &Finding, style: &Style) -> String {
         let _ = writeln!(
             out,
             "  {dim}|{reset} {strong}{process}{}{reset}",
-            object.label
+            printable(&object.label)
         );
-        let _ = writeln!(out, "  {dim}|{reset}   created: {}", object.created);
+        let _ = writeln!(
+            out,
+            "  {dim}|{reset}   created: {}",
+            printable(&object.created)
+        );
         if let Some(destroyed) = &object.destroyed {
-            let _ = writeln!(out, "  {dim}|{reset}   ended:   {destroyed}");
+            let _ = writeln!(out, "  {dim}|{reset}   ended:   {}", printable(destroyed));
         }
         if !object.parents.is_empty() {
             let _ = writeln!(
                 out,
                 "  {dim}|{reset}   part of: {}",
-                object.parents.join(", part of ")
+                printable(&object.parents.join(", part of "))
             );
         }
     }
@@ -159,7 +164,7 @@ fn write_call(
     // The line of the program's source, if it is known, as a compiler would.
     let mut at = format!(" at {}", call.place);
     if !call.frames.is_empty() {
-        let _ = writeln!(out, "{mark} {strong}{}{reset}", call.place);
+        let _ = writeln!(out, "{mark} {strong}{}{reset}", printable(&call.place));
         mark = format!("  {dim}|{reset}");
         at.clear();
     }
@@ -175,15 +180,19 @@ fn write_call(
         mark = format!("  {dim}|{reset}  ");
     }
     for (number, frame) in (0..).zip(&call.frames).filter(|_| style.stacks) {
-        let _ = writeln!(out, "  {dim}|{reset} #{number} {}", frame.in_full());
+        let _ = writeln!(
+            out,
+            "  {dim}|{reset} #{number} {}",
+            printable(&frame.in_full())
+        );
     }
 }
 
-/// Lines of at most `width` characters, broken at blanks.
+/// Printable lines of at most `width` characters, broken at blanks.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut length = 0;
-    for word in text.split_whitespace() {
+    for word in printable(text).split_whitespace() {
         let letters = word.chars().count();
         if length > 0 && length + 1 + letters > width {
             lines.push(String::new());

@@ -15,6 +15,7 @@ use super::selection::{Rules, Selection};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
 use cutape_terminal::message;
+use cutape_terminal::output::{self, Stdout};
 
 /// Which findings count, as the user says.
 #[derive(Clone, Copy, Default)]
@@ -162,8 +163,11 @@ impl FindingFilter {
             held.lines.push(HeldLine::Text(text.to_owned()));
             return;
         }
+        self.write(output::stdout(), text);
+    }
+
+    fn write(&mut self, mut stdout: Stdout, text: &str) {
         if self.error.is_none() {
-            let mut stdout = io::stdout().lock();
             self.error = writeln!(stdout, "{text}")
                 .and_then(|()| stdout.flush())
                 .err();
@@ -175,7 +179,8 @@ impl FindingFilter {
             held.lines.push(HeldLine::Finding(number));
         } else if let Some(finding) = self.list.findings.get(number) {
             let text = analyzer::text(finding, &self.style);
-            self.print(&text);
+            let is_coloured = !self.style.reset.is_empty();
+            self.write(output::coloured_stdout(is_coloured), &text);
         }
     }
 
@@ -251,7 +256,7 @@ impl FindingFilter {
         self.print(&format!(
             "{process}call {} {} {}\n",
             call.index,
-            call.signature.name,
+            output::printable(&call.signature.name),
             match (trace.is_still_recorded(), trace.shortfall()) {
                 (true, _) => "has not returned yet".to_owned(),
                 (false, Some(shortfall)) if shortfall.lacks_calls =>

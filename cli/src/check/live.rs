@@ -63,10 +63,7 @@ fn finish(
     keep: bool,
 ) -> Result<(), Failure> {
     if outcome.traces.is_empty() {
-        message!(
-            "nothing to check: no CUDA driver call of the program reached cutape (it {})",
-            outcome.describe()
-        );
+        message!("nothing to check: {}", outcome.why_no_trace(""));
         return Ok(());
     }
     // The trace that was followed first: until now all findings are of that.

@@ -1,5 +1,7 @@
 //! What `dump` prints of small traces.
 
+use std::io;
+
 use cutape_format::layout::{
     ExchangeNote, ExchangeOutputNote, HostChangedNote, HostSkippedNote, ReadbackNote,
     exchange_skip, field, host_skip, note_kind, snapshot_flag,

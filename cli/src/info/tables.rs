@@ -55,7 +55,7 @@ pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> i
     if !summary.remarks.is_empty() {
         writeln!(out, "\nRemarks of the recorder")?;
         for remark in &summary.remarks {
-            writeln!(out, "  {remark}")?;
+            writeln!(out, "  {}", printable(remark))?;
         }
     }
     Ok(())
@@ -117,7 +117,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     rows.extend(trace_facts(summary));
     rows.extend(call_facts(summary));
     for (name, value) in rows {
-        writeln!(out, "{name:<FACT$}{value}")?;
+        writeln!(out, "{name:<FACT$}{}", printable(&value))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use cutape_format::Trace;
+use cutape_sandbox::Permissions;
 
 use crate::error::Error;
 use crate::guard::attempt::Assignment;
@@ -74,7 +75,12 @@ pub fn rerun_as_child(
 ///
 /// Outside of [`observe_guarded`](crate::observe_guarded) it returns 2 and does nothing.
 pub fn observe_as_child(trace: &Trace, options: &Options, job: Observation) -> i32 {
-    as_child(trace, options, |plan, options, position| {
+    let mut options = options.clone();
+    let folder = job.contents.parent().map(ToOwned::to_owned);
+    if let (Some(permissions), Some(folder)) = (&mut options.sandbox, folder) {
+        permissions.writable.push(folder);
+    }
+    as_child(trace, &options, |plan, options, position| {
         let _ = std::fs::remove_file(&job.contents);
         let observed = replay_observed(trace, plan, options, position, job)?;
         Ok(Message::Observed(Box::new(observed)))
@@ -101,6 +107,17 @@ pub fn serve_as_child(trace: &Trace, options: &Options) -> i32 {
         let report = replay_served(trace, plan, options, position, session)?;
         Ok(Message::Report(Box::new(report)))
     })
+}
+
+/// Enters the sandbox. A tool that the user has loaded into this process may need what it forbids.
+fn restrict(permissions: &Permissions) {
+    if let Some(variable) = cutape_sandbox::tool_in_process() {
+        tracing::warn!("the replay is not sandboxed, for the tool that {variable} loads into it");
+        return;
+    }
+    for layer in cutape_sandbox::enter(permissions) {
+        tracing::info!("sandbox: {layer}");
+    }
 }
 
 fn as_child(
@@ -134,6 +151,12 @@ fn as_child(
     // uses them.
     let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
     let Ok(page) = Page::map(page) else { return 2 };
+    if let Some(permissions) = &options.sandbox {
+        restrict(&Permissions {
+            has_peers: peers.is_some(),
+            ..permissions.clone()
+        });
+    }
     let plan: Plan = plan(trace);
     if let Some(mode) = plan.loading_mode {
         // The program may have set it for itself.

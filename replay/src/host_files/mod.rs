@@ -158,6 +158,15 @@ impl HostFiles {
         })
     }
 
+    /// The folders that outputs are written to.
+    pub fn output_folders(&self) -> Vec<PathBuf> {
+        let paths = self.outputs.iter();
+        let whole = paths.filter_map(|file| std::path::absolute(&file.path).ok());
+        whole
+            .filter_map(|path| path.parent().map(ToOwned::to_owned))
+            .collect()
+    }
+
     /// Removes what children have saved.
     pub fn discard(&self) {
         for file in &self.outputs {

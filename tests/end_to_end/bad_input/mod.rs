@@ -3,6 +3,7 @@
 
 mod commands;
 mod ends_early;
+mod escapes;
 mod files;
 mod full_disk;
 mod outputs;
@@ -20,4 +21,5 @@ pub(crate) fn add_to(suite: &mut Suite) {
     streams::add_to(suite);
     threads::add_to(suite);
     ends_early::add_to(suite);
+    escapes::add_to(suite);
 }
