@@ -7,6 +7,7 @@ mod exchanges;
 mod facts;
 mod functions;
 mod images;
+mod kept;
 mod kernels;
 mod objects;
 mod payload_files;
@@ -31,6 +32,7 @@ pub use self::facts::{
 };
 pub use self::functions::FunctionFacts;
 pub use self::images::RecordedImage;
+pub use self::kept::KeptFacts;
 pub use self::kernels::KernelFacts;
 pub use self::objects::{LeakedObject, LeakedObjects, MemoryAccount, MemoryAccounts, MemoryKind};
 pub use self::payload_files::PayloadFileFacts;

@@ -191,6 +191,9 @@ fn trace_facts(summary: &Summary) -> Vec<Fact> {
             bytes(trace.blob_bytes)
         ),
     )];
+    if let Some(kept) = &trace.kept {
+        rows.push(("kept", kept.text()));
+    }
     if let Some(cut) = &trace.cut {
         rows.push(("cut from", cut.text(summary.calls.total)));
         if let Some(state) = &cut.state {

@@ -8,6 +8,7 @@ use cutape_render::Completeness;
 use serde::Serialize;
 
 use super::cut::CutFacts;
+use super::kept::KeptFacts;
 
 /// The file.
 #[derive(Debug, Serialize)]
@@ -36,6 +37,8 @@ pub struct TraceFacts {
     pub distinct_stacks: u64,
     /// Its source, if it was cut.
     pub cut: Option<CutFacts>,
+    /// Why it was kept, if a flight recorder wrote it.
+    pub kept: Option<KeptFacts>,
     /// What it lacks.
     #[serde(flatten)]
     pub state: Completeness,
@@ -152,6 +155,7 @@ impl TraceFacts {
             stacks: text(trace, "stacks"),
             distinct_stacks: trace.stack_count() as u64,
             cut: CutFacts::of(trace),
+            kept: KeptFacts::of(trace),
             state: Completeness::of(trace),
         })
     }
