@@ -5,7 +5,7 @@ mod core_dump;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         false => Ok(()),
     };
     report.core_dumps = core_dump::existing(&trace);
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     match arguments.format {
         Format::Text => out.write_all(text(&report).as_bytes())?,
         Format::Json => output::json_line(&mut out, &report)?,

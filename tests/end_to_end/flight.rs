@@ -46,7 +46,7 @@ impl Recorded {
         let source = root().join("tests/programs/growing/loop.c");
         compile(&source, &program, &[&driver, &"-pthread"]);
         let trace = folder.join("run.cutape");
-        let mut command = record(&trace, options, &[program.to_str().unwrap()]);
+        let mut command = record(&trace, options, &[program.to_str().unwrap(), "resting"]);
         let command = without_settings(&mut command).stdin(Stdio::piped());
         let errors = fs::File::create(folder.join("stderr")).unwrap();
         let command = command.stdout(Stdio::null()).stderr(errors);
@@ -74,7 +74,7 @@ impl Recorded {
     fn wait_for_erased(&self) -> Result<(), String> {
         let has_erased = || {
             let metadata = fs::metadata(&self.trace);
-            metadata.is_ok_and(|it| it.blocks() * 512 + (1 << 20) < it.len())
+            metadata.is_ok_and(|it| it.blocks() * 512 + (128 << 10) < it.len())
         };
         self.wait_for("erasing", &has_erased)
     }
@@ -108,13 +108,13 @@ fn is_whole(path: &Path) -> Result<u64, String> {
 }
 
 fn stays_short(folder: &Path) -> Result<(), String> {
-    let recorded = Recorded::start(folder, &["--keep-last", "1MiB"]);
+    let recorded = Recorded::start(folder, &["--keep-last", "256KiB"]);
     let path = recorded.trace.clone();
     recorded.wait_for_erased()?;
     // A second time: what was erased joins what is erased then.
     let length = || fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let before = length();
-    recorded.wait_for("growing", &|| length() > before + (8 << 20))?;
+    recorded.wait_for("growing", &|| length() > before + (1 << 20))?;
     recorded.wait_for_erased()?;
     recorded.end()?;
     let calls = is_whole(&path)?;
@@ -192,7 +192,7 @@ fn budget(folder: &Path) -> Result<(), String> {
 
 /// The program dies: its trace has the last calls.
 fn killed(folder: &Path) -> Result<(), String> {
-    let mut recorded = Recorded::start(folder, &["--keep-last", "1MiB"]);
+    let mut recorded = Recorded::start(folder, &["--keep-last", "256KiB"]);
     recorded.wait_for_erased()?;
     recorded.say(b"k");
     let path = recorded.trace.clone();

@@ -64,8 +64,9 @@ def kept(cutape, results):
         left = re.search(r"left out: ([\d,]+) call", replay.out)
         findings = sorted(set(re.findall(r"^(\w+\[[\w-]+\])", check.out, re.M)))
         is_right &= replay.status == 0 and check.status == 0
+        calls, left = (found[1] if found else "-" for found in (calls, left))
         print(
-            f"{path.name:24} {calls and calls[1]:>8} {left and left[1]:>9} {path.stat().st_size / 2**20:6.1f} "
+            f"{path.name:24} {calls:>8} {left:>9} {path.stat().st_size / 2**20:6.1f} "
             f"{replay.seconds:8.2f}  replay {replay.status}, check {check.status} {' '.join(findings)}"
         )
         if replay.status != 0:

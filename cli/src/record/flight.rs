@@ -138,7 +138,12 @@ impl FlightRecorder {
             let Ok(trace) = Trace::open(path) else {
                 continue;
             };
-            let window = Window::of(&trace, self.keeps.limits.start_in(&trace), &mut |_| {})?;
+            let seen = self.files.get(path).map(|file| file.seen);
+            let start = self
+                .keeps
+                .limits
+                .start_in(&trace, seen.filter(|&seen| seen > 0));
+            let window = Window::of(&trace, start, &mut |_| {})?;
             let meta = meta(&window, &format!("the program {}", outcome.describe()));
             window
                 .write(&trace, path, &meta)

@@ -100,7 +100,8 @@ pub(crate) fn holding(address: u64, length: u64) -> Option<FilePart> {
     }
     let end = address.checked_add(length)?;
     let _errno = Errno::keep();
-    let is_told = match pages::are_the_files(address, length) {
+    // The first page tells most memory without a file. A wrong length may name any number of pages.
+    let is_told = match pages::are_the_files(address, 1) {
         Some(false) => return None,
         told => told.is_some(),
     };

@@ -1,5 +1,6 @@
 /* Threads that call the driver at full rate until stdin is closed: their trace is read meanwhile.
- * A byte e on stdin lets a call fail, p stops the threads, c goes on, and k kills the process. */
+ * With an argument, they rest a millisecond after each round. A byte e on stdin lets a call fail, p
+ * stops the threads, c goes on, and k kills the process. */
 #include "program.h"
 
 #include <pthread.h>
@@ -9,6 +10,7 @@
 enum { THREADS = 3, BYTES = 4096, COPIED = 100000 };
 
 static atomic_int is_done, is_paused;
+static int rests;
 static CUcontext context;
 
 static void *work(void *unused)
@@ -21,6 +23,8 @@ static void *work(void *unused)
     CHECK(cuMemAlloc(&memory, COPIED));
     uint8_t *bytes = calloc(COPIED, 1);
     for (unsigned round = 0; !is_done; round++) {
+        if (rests)
+            usleep(1000);
         while (is_paused && !is_done)
             usleep(1000);
         CHECK(cuMemsetD8Async(memory, (unsigned char)round, BYTES, stream));
@@ -45,8 +49,10 @@ static void *work(void *unused)
     return NULL;
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    (void)arguments;
+    rests = count > 1;
     CUdevice device;
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));

@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct GrowingTrace {
     control: LiveControl,
     /// Calls before these ticks have been looked at.
-    seen: u64,
+    pub(super) seen: u64,
     /// Where chunks begin that were written after each of the last two times that something was
     /// erased.
     reuse_from: [u64; 2],
@@ -124,7 +124,7 @@ impl GrowingTrace {
         if !is_due {
             return Ok(());
         }
-        let from = keeps.limits.start_in(&trace);
+        let from = keeps.limits.start_in(&trace, None);
         let seen = self.seen;
         let mut reasons = Vec::new();
         let mut each = |call: &Call<'_>| {

@@ -88,7 +88,7 @@ impl Keeps {
 
     fn write(&self, path: &Path, reason: &Reason) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
-        let from = self.limits.start_in(&trace).min(reason.ticks);
+        let from = self.limits.start_in(&trace, None).min(reason.ticks);
         let window = Window::of(&trace, from, &mut |_| {}).map_err(|error| error.to_string())?;
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));

@@ -69,15 +69,18 @@ impl Limits {
         all
     }
 
-    /// Where what is kept begins, in ticks; 0 if all is.
-    pub(super) fn start_in(&self, trace: &Trace) -> u64 {
+    /// Where what is kept begins, in ticks; 0 if all is. Time counts back from the last call, which
+    /// was entered at `last` if the trace no longer grows.
+    pub(super) fn start_in(&self, trace: &Trace, last: Option<u64>) -> u64 {
         let by_bytes = trace.ticks_of_last_bytes(self.bytes).unwrap_or(0);
         // A counter that is no clock tells no time.
         let rate = self.ticks_per_second.filter(|_| trace.head().clock == 0);
         let by_time = rate.map_or(0, |rate| {
             let ticks = self.time.as_nanos().saturating_mul(rate.into()) / 1_000_000_000;
             let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
-            clock::ticks().saturating_sub(ticks)
+            let now = clock::ticks();
+            let last = trace.moment().or(last).map_or(now, |last| last.min(now));
+            last.saturating_sub(ticks)
         });
         by_bytes.max(by_time)
     }
