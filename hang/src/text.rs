@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use cutape_render::quantity;
+use cutape_render::text::printable;
 
 use crate::report::{Line, Memory, Report, Stream, Thread, Wait};
 
@@ -41,8 +42,11 @@ pub fn text(report: &Report) -> String {
 }
 
 fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
+    let line = line.to_string();
+    // Lines begin with those of the report; what a trace names may have others.
+    let (begin, rest) = line.split_at(line.len() - line.trim_start_matches('\n').len());
     // Writing to a String never fails.
-    let _ = writeln!(out, "{line}");
+    let _ = writeln!(out, "{begin}{}", printable(rest));
 }
 
 fn head(report: &Report, out: &mut String) {

@@ -176,7 +176,10 @@ fn secrets_are_removed(folder: &Path) {
         let recorded = recorded(&folder, options);
         if number == 0 {
             let before = found(&recorded, &recorded.trace);
-            assert_eq!(before.len(), recorded.secrets.len(), "{before:?}");
+            let names = recorded.secrets.iter().map(|secret| secret.0);
+            let missing: Vec<_> = names.filter(|name| !before.contains(name)).collect();
+            // Bytes of a mapped file stay there; the trace names it.
+            assert_eq!(missing, ["mapped file"]);
         }
         let redacted = folder.join("redacted.cutape");
         redact(&recorded.trace, &redacted, &["--remove", EVERYTHING]);
