@@ -38,6 +38,13 @@ fn trace() -> TraceBuilder {
         .replace(result, &format!("CUDA_ERROR_{WORD}="))
         .replace("\tbytesize|", &format!("\tbytesize{WORD}|"));
     let mut builder = TraceBuilder::new(&signatures);
+    put_facts(&mut builder, evil);
+    put_tables(&mut builder, evil);
+    put_calls(&mut builder, evil);
+    builder
+}
+
+fn put_facts(builder: &mut TraceBuilder, evil: &str) {
     let forwarded = format!("forwarded.cuNew{evil}");
     let variable = format!("environment.CUDA_{evil}");
     for key in [
@@ -56,6 +63,7 @@ fn trace() -> TraceBuilder {
         "device.0.uuid",
         "device.0.compute-capability",
         "incomplete.why",
+        "kept.reason",
         "repair.0",
         "cut.source",
         "cut.choice",
@@ -81,6 +89,9 @@ fn trace() -> TraceBuilder {
     ] {
         builder.meta(key, value);
     }
+}
+
+fn put_tables(builder: &mut TraceBuilder, evil: &str) {
     builder.mapping(Mapping {
         start: 0x1000,
         end: 0x9000,
@@ -97,6 +108,9 @@ fn trace() -> TraceBuilder {
         FramesNote { id: 8, flags: 0 },
         &[python_frame::MARK, 9, 0x2000],
     );
+}
+
+fn put_calls(builder: &mut TraceBuilder, evil: &str) {
     let name = format!("{evil}\0");
     let image = format!(
         ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k{PLANTED}() {{ ret; }}\n\0"
@@ -159,7 +173,6 @@ fn trace() -> TraceBuilder {
         .stack_note(0, 8)
         .leave(0, 0, &[])
         .call(call("cuModuleUnload", &[0x60]));
-    builder
 }
 
 /// Puts the trace into the folder by itself, and twice into the folder `ranks` under planted names.

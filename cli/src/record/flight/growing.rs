@@ -31,6 +31,8 @@ pub(super) struct GrowingTrace {
     /// erased.
     reuse_from: [u64; 2],
     erased: Instant,
+    /// Calls before these ticks may have been erased.
+    pub(super) erased_to: u64,
     /// How long that took.
     took: Duration,
     /// The bytes of the file then.
@@ -62,6 +64,7 @@ impl GrowingTrace {
             seen: 0,
             reuse_from: [0; 2],
             erased: now,
+            erased_to: 0,
             took: Duration::ZERO,
             length: 0,
             pauses: 0,
@@ -80,7 +83,7 @@ impl GrowingTrace {
     pub(super) fn look(&mut self, path: &Path, keeps: &mut Keeps) -> Result<(), String> {
         let asked = self.control.keeps_asked();
         if asked > self.control.kept() {
-            keeps.keep(path, &Reason::asked());
+            keeps.keep(path, &Reason::asked(), self.erased_to);
             self.control.serve_keeps(asked);
         }
         let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -124,7 +127,7 @@ impl GrowingTrace {
         if !is_due {
             return Ok(());
         }
-        let from = keeps.limits.start_in(&trace, None);
+        let from = keeps.limits.start_in(&trace, None).max(self.erased_to);
         let seen = self.seen;
         let mut reasons = Vec::new();
         let mut each = |call: &Call<'_>| {
@@ -138,6 +141,7 @@ impl GrowingTrace {
         for reason in &reasons {
             self.keep(path, keeps, reason);
         }
+        self.erased_to = self.erased_to.max(from);
         let erased = window.erase_others(&trace, self.reuse_from[0]);
         let erased = erased.map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => {
@@ -162,7 +166,7 @@ impl GrowingTrace {
         let again = keeps.limits.time.min(AGAIN);
         let last = reason.option.and_then(|option| self.kept.get(&option));
         if last.is_none_or(|last| last.elapsed() >= again) {
-            keeps.keep(path, reason);
+            keeps.keep(path, reason, self.erased_to);
             let now = reason.option.map(|option| (option, Instant::now()));
             self.kept.extend(now);
         }

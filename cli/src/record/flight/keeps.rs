@@ -62,8 +62,9 @@ impl Keeps {
         }
     }
 
-    /// Writes the last calls of a trace to one of its own.
-    pub(super) fn keep(&mut self, path: &Path, reason: &Reason) {
+    /// Writes the last calls of a trace to one of its own. Calls before `erased_to`, in ticks, may
+    /// have been erased.
+    pub(super) fn keep(&mut self, path: &Path, reason: &Reason, erased_to: u64) {
         let (shown, why) = (output::shown(path), &reason.text);
         self.written.retain(|(when, _)| when.elapsed() < DAY);
         let spent: u64 = self.written.iter().map(|(_, bytes)| bytes).sum();
@@ -75,7 +76,7 @@ impl Keeps {
             }
             return;
         }
-        match self.write(path, reason) {
+        match self.write(path, reason, erased_to) {
             Ok((target, calls)) => {
                 let bytes = std::fs::metadata(&target).map_or(0, |metadata| metadata.len());
                 self.written.push_back((Instant::now(), bytes));
@@ -86,9 +87,15 @@ impl Keeps {
         }
     }
 
-    fn write(&self, path: &Path, reason: &Reason) -> Result<(PathBuf, u64), String> {
+    fn write(
+        &self,
+        path: &Path,
+        reason: &Reason,
+        erased_to: u64,
+    ) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
-        let from = self.limits.start_in(&trace, None).min(reason.ticks);
+        let start = self.limits.start_in(&trace, None).min(reason.ticks);
+        let from = start.max(erased_to);
         let window = Window::of(&trace, from, &mut |_| {}).map_err(|error| error.to_string())?;
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));
