@@ -137,7 +137,7 @@ pub struct Recording {
     #[arg(long, verbatim_doc_comment)]
     pub start_paused: bool,
     /// Begin with a pause that ends before a launch, before a call, or at a mark
-    /// or range of the program: kernel:PATTERN, call:FUNCTION[:N] or mark:TEXT.
+    /// or range of the program: kernel:PATTERN, call:FUNCTION:N or mark:TEXT.
     #[arg(
         long,
         value_name = "CONDITION",

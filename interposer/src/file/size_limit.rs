@@ -12,7 +12,6 @@ use crate::process::log;
 /// No limit.
 const NONE: u64 = u64::MAX;
 
-static LIMIT: AtomicU64 = AtomicU64::new(NONE);
 static TO_DEVICE: Share = Share::new();
 static FROM_DEVICE: Share = Share::new();
 
@@ -41,18 +40,13 @@ impl Share {
 /// Sets the limit, 0 for none.
 pub(crate) fn configure(bytes: u64, when_full: WhenFull) {
     let limit = if bytes == 0 { NONE } else { bytes };
-    LIMIT.store(limit, Ordering::Relaxed);
+    trace_file::set_limit(limit);
     let part = |eighths: u64| match when_full {
         WhenFull::DropPayloads if limit != NONE => limit / 8 * eighths,
         _ => NONE,
     };
     TO_DEVICE.begin(part(6));
     FROM_DEVICE.begin(part(7));
-}
-
-/// The most bytes of the trace.
-pub(super) fn limit() -> u64 {
-    LIMIT.load(Ordering::Relaxed)
 }
 
 /// Whether there is room for a payload of that length. From the first one on for which there is
@@ -78,7 +72,7 @@ fn has_room_below(most: u64, share: &Share, direction: Direction, length: u64) -
             Direction::ToDevice => ("to", "other bytes"),
             Direction::FromDevice => ("from", "calls"),
         };
-        let size = limit() >> 20;
+        let size = trace_file::limit() >> 20;
         let line = format!(
             "the trace is nearly as long as --max-size allows ({size} MiB): bytes copied {bytes} \
              devices are left out from here on, {others} are still recorded"

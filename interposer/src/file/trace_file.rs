@@ -12,7 +12,7 @@ use cutape_format::layout::{
 use cutape_format::rank;
 
 use super::rows::{Memory, NotKept};
-use super::{free_space, mapping, size_limit};
+use super::{free_space, mapping};
 use crate::hot::clock;
 use crate::process::errno::{self, Errno};
 use crate::process::known_file::KnownFile;
@@ -31,6 +31,8 @@ static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 /// Most bytes that are allocated before they are needed.
 static MOST_AHEAD: AtomicU64 = AtomicU64::new(0);
+/// The most bytes of the file.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The ticks in the file head. Short records count from there.
 static START_TICKS: AtomicU64 = AtomicU64::new(0);
 /// The error of the system for which the file could last not be written, or `AT_LIMIT`.
@@ -126,6 +128,16 @@ pub(crate) fn create(path: &CStr, clock: u32, pauses: Pauses) -> bool {
 pub(crate) struct Pauses {
     pub(crate) can_pause: bool,
     pub(crate) is_paused: bool,
+}
+
+/// Sets the most bytes of the file.
+pub(super) fn set_limit(bytes: u64) {
+    LIMIT.store(bytes, Ordering::Relaxed);
+}
+
+/// The most bytes of the file.
+pub(super) fn limit() -> u64 {
+    LIMIT.load(Ordering::Relaxed)
 }
 
 /// Writes and maps the control chunk; chunks begin at `start`.
@@ -438,7 +450,7 @@ pub(super) fn chunk_length(body: u64) -> u64 {
 /// chunk.
 pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     let (position, end) = control::claim(&control()?.end, least, alignment)?;
-    if end > size_limit::limit() {
+    if end > limit() {
         ERROR.store(AT_LIMIT, Ordering::Relaxed);
         return None;
     }
@@ -459,7 +471,7 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     let ahead = (end / 4).min(most_ahead) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
     // From the end of the file, so that no hole is left where another thread is still allocating.
     let start = allocated.min(position);
-    let most = end.saturating_add(ahead).min(size_limit::limit());
+    let most = end.saturating_add(ahead).min(limit());
     for end in [most, end] {
         if allocate(start, end - start, false) {
             ALLOCATED.fetch_max(end, Ordering::AcqRel);
