@@ -17,7 +17,9 @@ from run import Ended
 PROGRAM = Path(__file__).resolve().parent / "programs" / "torch_live.py"
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 SECONDS = os.environ.get("SECONDS_EACH", "8")
-# Name, options of `record`; None: not recorded.
+# Seconds of the recording that is kept.
+LENGTH = int(os.environ.get("LENGTH", "25"))
+# Name, options of `record`; None: not recorded. COSTS=WORD chooses those whose name has it.
 COSTS = [
     ("not recorded", None),
     ("calls only", ["--payloads", "none", "--outputs", "none", "--host-memory", "off"]),
@@ -40,13 +42,13 @@ def kept(cutape, results):
     trace = results / "flight.cutape"
     for old in results.glob("flight*.cutape"):
         old.unlink()
-    command = [cutape, "record", "--keep-last", "3s", "-o", trace, "--", sys.executable, PROGRAM, "25"]
+    command = [cutape, "record", "--keep-last", "3s", "-o", trace, "--", sys.executable, PROGRAM, str(LENGTH)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     begin, most, asked = time.monotonic(), 0, 0
     while child.poll() is None:
         time.sleep(0.2)
         most = max(most, disk(trace))
-        if asked < 2 and time.monotonic() - begin > 14 + 5 * asked:
+        if asked < 2 and time.monotonic() - begin > (0.56 + 0.2 * asked) * LENGTH:
             asked += 1
             pid = subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True).stdout.split()[0]
             keep = Ended([cutape, "ctl", pid, "keep"], text=True)
@@ -77,8 +79,9 @@ def kept(cutape, results):
 def cost(cutape, results):
     """Steps with and without recording, in turns."""
     times = {name: [] for name, _ in COSTS}
+    chosen = [cost for cost in COSTS if os.environ.get("COSTS", "") in cost[0] or cost[1] is None]
     for _ in range(ROUNDS):
-        for name, options in COSTS:
+        for name, options in chosen:
             trace = results / "cost.cutape"
             trace.unlink(missing_ok=True)
             program = [sys.executable, PROGRAM, SECONDS]
@@ -89,6 +92,8 @@ def cost(cutape, results):
     base = times[COSTS[0][0]]
     print(f"{'step of a training':30} {'median ms':>9} {'least':>8} {'most':>8} {'of unrecorded':>14}  pairs")
     for name, of in times.items():
+        if not of:
+            continue
         pairs = sorted(one / other for one, other in zip(of, base))
         print(
             f"{name:30} {statistics.median(of):9.3f} {min(of):8.3f} {max(of):8.3f} "
