@@ -303,6 +303,10 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::Gap(gap) => {
                 job.report.calls_left_out += gap.calls;
                 job.consequences.apply_gap();
+                // Otherwise memory has what the calls before a pause left there.
+                if gap.pause == 0 {
+                    job.put_zeros();
+                }
             }
             Note::NestedCall(nested) => {
                 let nested = &job.player.trace.signature(nested.function).name;

@@ -63,6 +63,41 @@ impl<'t> Job<'_, 't> {
         }
     }
 
+    /// Where calls begin of which the earlier ones were not kept: sets the device memory that is live
+    /// to zeros. What it held is not known, and what the driver leaves in new memory differs from
+    /// replay to replay: kernels that read indices there would fail.
+    pub(crate) fn put_zeros(&mut self) {
+        if self.captures.any_open() {
+            return;
+        }
+        let ranges = self.ranges.all_live();
+        let unknown = ranges.filter(|range| range.kind == Kind::Memory);
+        let targets: Vec<Target> = unknown
+            .map(|range| Target {
+                live: range.live,
+                room: range.length,
+                is_host: false,
+                context: match self.handles.is_taken(Kind::Context, range.context) {
+                    true => range.context,
+                    false => 0,
+                },
+            })
+            .collect();
+        for target in targets {
+            self.issuer.position.step();
+            let fill = |api: &Api| api.set_bytes(target.live, 0, target.room);
+            if let Err(why) = in_context(&self.api, target.context, fill) {
+                let call = self.call.index;
+                self.report.note(format!(
+                    "memory before call {call} was not kept, and could not be set to zeros: {why}"
+                ));
+                return;
+            }
+        }
+        // What comes next in other streams must not be overtaken by it.
+        let _ = self.wait_for_all_work();
+    }
+
     fn memory_is_missing(&mut self, what: &str) {
         self.comparer.bytes_comparable = false;
         self.report.note(format!(
