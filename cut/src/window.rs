@@ -152,7 +152,7 @@ impl Window {
         let needed = Needed {
             calls: &has_calls,
             blob: &|name| self.blobs.contains(&name),
-            markers_from: self.gap.resumed,
+            from: self.gap.resumed,
         };
         trace.erase(&needed, blobs_before)
     }

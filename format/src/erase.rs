@@ -22,8 +22,8 @@ pub struct Needed<'a> {
     pub calls: &'a dyn Fn(u32, Range<u64>) -> bool,
     /// Whether the blob of that name is needed.
     pub blob: &'a dyn Fn(u64) -> bool,
-    /// Markers before these ticks are not.
-    pub markers_from: u64,
+    /// Calls and markers from these ticks on are needed.
+    pub from: u64,
 }
 
 /// What was erased.
@@ -104,6 +104,19 @@ impl Trace {
         None
     }
 
+    /// Whether all calls of a chunk were entered before these ticks, because the next chunk of its
+    /// thread begins there. A chunk may also have calls that were entered while the trace was
+    /// opened, which do not count.
+    fn ends_before(&self, chunk: &Chunk, ticks: u64) -> bool {
+        let chunks = self.thread_chunks(chunk.head.thread);
+        let sequence = |&number: &usize| self.chunk(number).head.sequence;
+        let next = chunks.partition_point(|number| sequence(number) <= chunk.head.sequence);
+        let next = chunks
+            .get(next)
+            .map(|&number| self.chunk(number).head.ticks);
+        next.is_some_and(|next| next <= ticks)
+    }
+
     fn is_erasable(&self, chunk: &Chunk, needed: &Needed<'_>, blobs_before: u64) -> bool {
         let head = &chunk.head;
         let Body::InFile(range) = &chunk.body else {
@@ -114,6 +127,9 @@ impl Trace {
         }
         match head.kind {
             chunk_kind::CALLS => {
+                if !self.ends_before(chunk, needed.from) {
+                    return false;
+                }
                 let body = self.source.bytes(range.clone());
                 let entered = records(body)
                     .filter(|(_, head, _)| record_kind::is_enter(head.kind))
@@ -124,9 +140,7 @@ impl Trace {
                 !(needed.calls)(head.thread, first..end)
             }
             chunk_kind::BLOB => chunk.position < blobs_before && !(needed.blob)(chunk.position),
-            chunk_kind::MARKERS => {
-                head.ticks < needed.markers_from && head.length == CHUNK_ALIGNMENT
-            }
+            chunk_kind::MARKERS => head.ticks < needed.from && head.length == CHUNK_ALIGNMENT,
             _ => false,
         }
     }

@@ -138,11 +138,11 @@ impl FlightRecorder {
             let Ok(trace) = Trace::open(path) else {
                 continue;
             };
-            let seen = self.files.get(path).map(|file| file.seen);
-            let start = self
-                .keeps
-                .limits
-                .start_in(&trace, seen.filter(|&seen| seen > 0));
+            // Traces may have got other names at the end.
+            let all = self.files.values().map(|file| file.erased_to).max();
+            let own = self.files.get(path).map(|file| file.erased_to);
+            let erased_to = own.or(all).unwrap_or(0);
+            let start = self.keeps.limits.start_in(&trace).max(erased_to);
             let window = Window::of(&trace, start, &mut |_| {})?;
             let meta = meta(&window, &format!("the program {}", outcome.describe()));
             window

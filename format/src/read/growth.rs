@@ -19,6 +19,8 @@ pub(crate) struct ThreadBuffer {
 pub(crate) struct Growth {
     /// Where the search for further chunks continues.
     pub(crate) scanned: usize,
+    /// When the last call was entered, in ticks, of a raw trace that was read at once.
+    pub(crate) last_entered: u64,
     /// Positions of chunks that are read once they are closed.
     pub(crate) pending: Vec<usize>,
     /// Empty for a packed trace, and once a trace is complete.

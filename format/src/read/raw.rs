@@ -193,7 +193,7 @@ impl Trace {
             }
         }
         let known = self.known_calls(&chunks);
-        let moment = self.last_entered(&chunks);
+        let moment = self.last_entered_in(&chunks);
         chunks.search(&mut self.source)?;
         let buffers = chunks.of_kind(chunk_kind::THREAD_BUFFER);
         let buffers = buffers.filter_map(|(at, head)| BufferCopy::take(&self.source, head, at));
@@ -216,7 +216,7 @@ impl Trace {
     }
 
     /// The ticks at which the last call was entered that is in one of these chunks or in a buffer.
-    fn last_entered(&self, chunks: &Chunks) -> u64 {
+    fn last_entered_in(&self, chunks: &Chunks) -> u64 {
         let buffers = chunks.of_kind(chunk_kind::THREAD_BUFFER);
         let in_buffers = buffers.filter_map(|(position, head)| {
             let copy = BufferCopy::take(&self.source, head, position)?;
@@ -339,6 +339,7 @@ impl Trace {
         self.damage.extend(chunks.damage);
         self.damage.sort_by_key(|damage| damage.position);
         self.growth.scanned = chunks.end;
+        self.growth.last_entered = moment;
         self.moment = (!ends.is_empty()).then_some(moment);
     }
 

@@ -158,10 +158,9 @@ impl Trace {
         self.recorded_by.is_some() || self.moment.is_some()
     }
 
-    /// When the last call was entered that counts, in ticks, if a process was recording to the trace
-    /// when it was opened.
-    pub fn moment(&self) -> Option<u64> {
-        self.moment
+    /// When the last call of an unpacked trace was entered, in ticks; `None` if it has none.
+    pub fn last_entered(&self) -> Option<u64> {
+        Some(self.growth.last_entered).filter(|&ticks| ticks > 0)
     }
 
     /// Follows a trace that is being recorded; [`Trace::refresh`] takes in what is added.

@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct GrowingTrace {
     control: LiveControl,
     /// Calls before these ticks have been looked at.
-    pub(super) seen: u64,
+    seen: u64,
     /// Where chunks begin that were written after each of the last two times that something was
     /// erased.
     reuse_from: [u64; 2],
@@ -127,7 +127,7 @@ impl GrowingTrace {
         if !is_due {
             return Ok(());
         }
-        let from = keeps.limits.start_in(&trace, None).max(self.erased_to);
+        let from = keeps.limits.start_in(&trace).max(self.erased_to);
         let seen = self.seen;
         let mut reasons = Vec::new();
         let mut each = |call: &Call<'_>| {
@@ -174,7 +174,7 @@ impl GrowingTrace {
 
     /// Why a program that makes no calls is a reason to keep.
     fn stalled(&mut self, trace: &Trace, keeps: &Keeps) -> Option<Reason> {
-        let activity = trace.moment().unwrap_or(0);
+        let activity = trace.last_entered().unwrap_or(0);
         if activity != self.activity.0 {
             self.activity = (activity, Instant::now());
             self.is_stalled = false;

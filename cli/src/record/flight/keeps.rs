@@ -94,7 +94,7 @@ impl Keeps {
         erased_to: u64,
     ) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
-        let start = self.limits.start_in(&trace, None).min(reason.ticks);
+        let start = self.limits.start_in(&trace).min(reason.ticks);
         let from = start.max(erased_to);
         let window = Window::of(&trace, from, &mut |_| {}).map_err(|error| error.to_string())?;
         let target = free_name(path);

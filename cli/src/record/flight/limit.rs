@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use cutape_format::Trace;
 use cutape_render::quantity::parse_bytes;
-use cutape_terminal::clock;
 
 /// One of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,17 +68,15 @@ impl Limits {
         all
     }
 
-    /// Where what is kept begins, in ticks; 0 if all is. Time counts back from the last call, which
-    /// was entered at `last` if the trace no longer grows.
-    pub(super) fn start_in(&self, trace: &Trace, last: Option<u64>) -> u64 {
+    /// Where what is kept begins, in ticks; 0 if all is. Time counts back from the last call.
+    pub(super) fn start_in(&self, trace: &Trace) -> u64 {
         let by_bytes = trace.ticks_of_last_bytes(self.bytes).unwrap_or(0);
         // A counter that is no clock tells no time.
         let rate = self.ticks_per_second.filter(|_| trace.head().clock == 0);
         let by_time = rate.map_or(0, |rate| {
             let ticks = self.time.as_nanos().saturating_mul(rate.into()) / 1_000_000_000;
             let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
-            let now = clock::ticks();
-            let last = trace.moment().or(last).map_or(now, |last| last.min(now));
+            let last = trace.last_entered().unwrap_or(0);
             last.saturating_sub(ticks)
         });
         by_bytes.max(by_time)
