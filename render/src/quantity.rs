@@ -1,5 +1,7 @@
 //! Numbers with units, for people.
 
+use std::time::Duration;
+
 /// Bytes: `96 bytes`, `4.0 KiB`, `1.5 GiB`.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -18,6 +20,22 @@ pub fn bytes(number: u64) -> String {
     }
     let unit = UNITS.get(unit).copied().unwrap_or_default();
     format!("{value:.1} {unit}")
+}
+
+/// Reads what people write for a time: `500ms`, `60s`, `1.5min`, `2h`; `None` for other words and 0.
+pub fn parse_time(text: &str) -> Option<Duration> {
+    let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+    let (number, unit) = text.split_at(at);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let number: f64 = number.parse().ok()?;
+    let time = Duration::try_from_secs_f64(number * seconds).ok()?;
+    (!time.is_zero()).then_some(time)
 }
 
 /// Reads what people write for bytes: `4096`, `256M`, `1.5 GiB`; units are powers of 1024.

@@ -1,7 +1,7 @@
 //! How far apart breadcrumbs are.
 
 /// Values that a stream has not written yet. From so many on, breadcrumbs are far apart, and from
-/// more on there are none: a stream has room for 1024 pieces of work (H200, driver 580.159.04), and
+/// more on there are none: a stream has room for 1024 pieces of work (assumed), and
 /// the program must not block much earlier than without them.
 const MANY: u32 = 64;
 const MOST: u32 = 128;

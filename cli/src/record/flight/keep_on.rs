@@ -4,8 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cutape_registry::{enumeration, is_sticky, result_name};
-
-use super::limit::duration;
+use cutape_render::quantity::parse_time;
 
 /// Something at which the last calls are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +37,7 @@ impl FromStr for KeepOn {
                     "{name} is no error such as CUDA_ERROR_OUT_OF_MEMORY or 2"
                 )),
             },
-            ("stall", Some(time)) => match duration(time) {
+            ("stall", Some(time)) => match parse_time(time) {
                 Some(time) => Ok(Self::Stall(time)),
                 None => Err(format!("{time} is not a time such as 30s")),
             },

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cutape_format::Trace;
-use cutape_render::quantity::parse_bytes;
+use cutape_render::quantity::{parse_bytes, parse_time};
 
 /// One of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl FromStr for Limit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(time) = duration(text) {
+        if let Some(time) = parse_time(text) {
             return Ok(Self::Time(time));
         }
         match parse_bytes(text) {
@@ -25,22 +25,6 @@ impl FromStr for Limit {
             _ => Err("not a time such as 60s or 5min, nor a size such as 1GiB".to_owned()),
         }
     }
-}
-
-/// `500ms`, `60s`, `5min`, `2h`; `None` for other words and for 0.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-    let (number, unit) = text.split_at(at);
-    let seconds = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok()?;
-    let time = Duration::try_from_secs_f64(number * seconds).ok()?;
-    (!time.is_zero()).then_some(time)
 }
 
 /// All limits: what is reached first counts.
