@@ -220,6 +220,10 @@ fn wrong_words(folder: &Path) -> Result<(), String> {
             "CUDA_NONE is no error",
         ),
         (&["--keep-on", "crash"], "--keep-last"),
+        (
+            &["--keep-last", "1s", "--max-size", "1G"],
+            "cannot be used with",
+        ),
     ] {
         let mut command: Command = record(&trace, options, &["/bin/true"]);
         let output = run(without_settings(&mut command));

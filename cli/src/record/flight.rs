@@ -43,6 +43,7 @@ pub(super) struct FlightOptions {
     #[arg(
         long,
         value_name = "TIME|SIZE",
+        conflicts_with_all = ["max_size", "no_pack"],
         value_delimiter = ',',
         verbatim_doc_comment
     )]
