@@ -6,64 +6,49 @@ use std::ops::Range;
 use std::path::Path;
 
 use cutape_format::layout::GapNote;
-use cutape_format::{Bytes, Call, CallSelection, Erased, Error, Needed, Note, Trace, pack_calls};
+use cutape_format::{Bytes, Call, CallSelection, Cursor, Erased, Needed, Note, Trace, pack_calls};
 use cutape_model::{Needs, NeedsBuilder};
-
-use crate::part::Part;
 
 /// The last calls of a trace, and the earlier ones that created and changed what was live before
 /// them. What memory held there is not known.
 #[derive(Debug)]
 pub struct Window {
-    part: Part,
     needs: Needs,
-    /// The calls before the window that are kept, by thread and number.
+    /// How many calls the trace has before the window.
+    start: u64,
+    /// Those that are kept.
+    kept: BTreeSet<u64>,
+    /// The same, by thread and number.
     held: BTreeSet<(u32, u64)>,
     /// By thread: the number of its first call in the window.
     first: BTreeMap<u32, u64>,
-    /// Blobs that calls of the part have.
+    /// Blobs that kept calls before the window have.
     blobs: HashSet<u64>,
     /// What is missing before the window.
     gap: GapNote,
 }
 
 impl Window {
-    /// The calls of a trace that were entered at these ticks or later, and what they may need.
-    /// `each` sees all calls that the trace still has.
-    ///
-    /// # Errors
-    /// Damage of the trace.
-    pub fn of(
-        trace: &Trace,
-        from_ticks: u64,
-        each: &mut dyn FnMut(&Call<'_>),
-    ) -> Result<Self, Error> {
+    /// The calls of a trace that were entered at these ticks or later, and what they may need. Only
+    /// the calls before them are read.
+    pub fn of(trace: &Trace, from_ticks: u64) -> Self {
         let mut earlier = Earlier::default();
         let read = |bytes: Bytes<'_>| {
             let bytes = trace.resolve(bytes).ok()?;
             Some(std::borrow::Cow::Owned(bytes.into_owned()))
         };
-        let mut blobs = HashSet::new();
-        let mut first: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut last: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut calls = 0;
-        trace.walk().run(|call| {
-            calls = call.index + 1;
-            each(call);
-            last.insert(call.thread, call.number);
-            if call.ticks < from_ticks {
-                earlier.builder.push(call, &read);
-                earlier.add(call);
-            } else {
-                first.entry(call.thread).or_insert(call.number);
-                blobs.extend(blobs_of(call));
-            }
-            Ok::<_, Error>(())
-        })?;
-        let start = earlier.places.len() as u64;
+        let mut cursor = Cursor::new();
+        while let Some(call) = cursor.next_entered(trace, from_ticks) {
+            earlier.builder.push(&call, &read);
+            earlier.add(&call);
+        }
+        let start = cursor.index();
+        let first: BTreeMap<u32, u64> = cursor.upcoming().collect();
         let stays = |&(call, reason): &(u64, Reason)| {
             let stays = match reason {
-                Reason::InFlight(thread, number) => last.get(&thread) == Some(&number),
+                Reason::InFlight(thread, number) => {
+                    earlier.last.get(&thread) == Some(&number) && !first.contains_key(&thread)
+                }
                 Reason::NamesThread(thread) => first.contains_key(&thread),
                 Reason::Describes(function) => earlier.builder.has_function(function),
             };
@@ -73,11 +58,9 @@ impl Window {
         let (live, needs) = earlier.builder.finish_live();
         let kept: BTreeSet<u64> = live.into_iter().chain(is_kept).collect();
         let place = |call: &u64| earlier.places.get(*call as usize).copied();
-        for (call, names) in &earlier.blobs {
-            if kept.contains(call) {
-                blobs.extend(names.iter().copied());
-            }
-        }
+        let blobs = earlier.blobs.into_iter();
+        let blobs = blobs.filter(|(call, _)| kept.contains(call));
+        let blobs = blobs.flat_map(|(_, names)| names).collect();
         // Numbers count the calls that were erased earlier, too.
         let all: u64 = first.values().sum();
         let held: BTreeSet<(u32, u64)> = kept.iter().filter_map(place).collect();
@@ -87,25 +70,15 @@ impl Window {
             resumed: from_ticks.max(1),
             ..GapNote::default()
         };
-        let is_in = |call| call >= start || kept.contains(&call);
-        let part = Part {
-            calls: (0..calls).map(is_in).collect(),
-            chosen: calls - start,
-            start,
-        };
-        Ok(Self {
-            held,
-            part,
+        Self {
             needs,
+            start,
+            kept,
+            held,
             first,
             blobs,
             gap,
-        })
-    }
-
-    /// How many calls the window has.
-    pub fn chosen(&self) -> u64 {
-        self.part.chosen
+        }
     }
 
     /// How many earlier ones are kept.
@@ -113,12 +86,17 @@ impl Window {
         self.held.len() as u64
     }
 
-    /// Writes it to `target`, which must not exist, with `meta`.
+    /// Writes it to `target`, which must not exist, with `meta`; how many calls the window has.
     ///
     /// # Errors
     /// Those of reading the trace and of writing.
-    pub fn write(&self, trace: &Trace, target: &Path, meta: &[(String, String)]) -> io::Result<()> {
-        let is_kept = |call: u64| self.part.contains(call);
+    pub fn write(
+        &self,
+        trace: &Trace,
+        target: &Path,
+        meta: &[(String, String)],
+    ) -> io::Result<u64> {
+        let is_kept = |call: u64| call >= self.start || self.kept.contains(&call);
         let is_noted = |call: u64, place: u64| {
             let creator = self.needs.noted_memory(call, place);
             creator.is_some_and(is_kept)
@@ -129,13 +107,14 @@ impl Window {
             keeps_host_memory: &is_noted,
             keeps_memory: &|_, _| false,
             changes: &changes,
-            gap: Some((self.part.start, self.gap)),
+            gap: Some((self.start, self.gap)),
         };
-        pack_calls(trace, target, meta, &selection, None)?;
-        Ok(())
+        let summary = pack_calls(trace, target, meta, &selection, None)?;
+        Ok(summary.calls.saturating_sub(self.earlier()))
     }
 
-    /// Erases all else from a trace that is being recorded; see [`Trace::erase`].
+    /// Erases all else from a trace that is being recorded; see [`Trace::erase`]. No call of the
+    /// window has a blob that was written before `blobs_before`.
     ///
     /// # Errors
     /// As [`Trace::erase`].
@@ -175,6 +154,8 @@ struct Earlier {
     builder: NeedsBuilder,
     /// By index: thread and number.
     places: Vec<(u32, u64)>,
+    /// The number of the last call of each thread.
+    last: BTreeMap<u32, u64>,
     /// Those that may stay for another reason than that later ones need them.
     kept: Vec<(u64, Reason)>,
     /// The blobs of those that have some.
@@ -186,6 +167,7 @@ impl Default for Earlier {
         Self {
             builder: NeedsBuilder::of_live(),
             places: Vec::new(),
+            last: BTreeMap::new(),
             kept: Vec::new(),
             blobs: Vec::new(),
         }
@@ -195,6 +177,7 @@ impl Default for Earlier {
 impl Earlier {
     fn add(&mut self, call: &Call<'_>) {
         self.places.push((call.thread, call.number));
+        self.last.insert(call.thread, call.number);
         let mut keep = |why| self.kept.push((call.index, why));
         if call.leave.is_none() {
             keep(Reason::InFlight(call.thread, call.number));

@@ -4,8 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use memmap2::{MmapMut, MmapOptions};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::codec;
 use crate::control::{self, CONTROL_LENGTH, CONTROL_POSITION, Control};
@@ -48,6 +50,13 @@ impl LiveControl {
         // SAFETY: the recorder never shortens its file, and the head shows that the chunk is there.
         let map = unsafe { options.map_mut(&file) }?;
         Ok(Self { map, file })
+    }
+
+    /// As [`Control::set_bounds`]: what must be recorded waits for that long at most.
+    pub fn bound(&self, pause: u64, wait: u64, time: Duration) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+        self.set_bounds(pause, wait, now.saturating_add(time).as_nanos() as u64);
     }
 
     /// The file of the trace.

@@ -43,7 +43,15 @@ pub struct Control {
     keeps_served: AtomicU64,
     /// Where chunks begin that later calls may name again; blobs before may be erased.
     reuse_from: AtomicU64,
-    rest: [u64; 240],
+    /// See [`Control::set_bounds`].
+    pause_beyond: AtomicU64,
+    wait_beyond: AtomicU64,
+    wait_until: AtomicU64,
+    /// The number of the pause that the recorder has begun because of the bound.
+    paused_at_bound: AtomicU64,
+    /// For how many milliseconds calls have waited, in all.
+    waited: AtomicU64,
+    rest: [u64; 235],
     /// Calls left out.
     left_out: [LeftOut; LEFT_OUT_COUNTERS],
 }
@@ -100,7 +108,12 @@ impl Control {
             keeps_asked: AtomicU64::new(0),
             keeps_served: AtomicU64::new(0),
             reuse_from: AtomicU64::new(0),
-            rest: [0; 240],
+            pause_beyond: AtomicU64::new(0),
+            wait_beyond: AtomicU64::new(0),
+            wait_until: AtomicU64::new(0),
+            paused_at_bound: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+            rest: [0; 235],
             left_out: [const { LeftOut(AtomicU64::new(0)) }; LEFT_OUT_COUNTERS],
         }
     }
@@ -184,6 +197,52 @@ impl Control {
         let end = self.end.load(Ordering::Acquire);
         self.reuse_from.store(end, Ordering::Release);
         end
+    }
+
+    /// Bounds the file, as the flight recorder: where it is longer than `pause`, recording is paused,
+    /// and where it is longer than `wait`, what must be recorded waits, until a time in nanoseconds
+    /// of `CLOCK_MONOTONIC`.
+    pub fn set_bounds(&self, pause: u64, wait: u64, until: u64) {
+        self.wait_beyond.store(wait, Ordering::Relaxed);
+        self.wait_until.store(until, Ordering::Relaxed);
+        self.pause_beyond.store(pause, Ordering::Release);
+    }
+
+    /// By the recorder, before it makes the file longer: pauses recording if it is longer than the
+    /// bound. True if the caller is to wait for a millisecond, and to ask again. `now` gives ticks,
+    /// and nanoseconds of `CLOCK_MONOTONIC`.
+    #[inline]
+    pub fn is_at_bound(&self, now: impl Fn() -> (u64, u64)) -> bool {
+        let bound = self.pause_beyond.load(Ordering::Acquire);
+        let end = self.end.load(Ordering::Relaxed);
+        bound != 0 && end > bound && self.meet_bound(end, now())
+    }
+
+    #[cold]
+    fn meet_bound(&self, end: u64, (ticks, nanoseconds): (u64, u64)) -> bool {
+        if self.pause(ticks) {
+            let number = self.pausing().pauses();
+            self.paused_at_bound.store(number.into(), Ordering::Release);
+        }
+        let waits = end > self.wait_beyond.load(Ordering::Relaxed)
+            && nanoseconds < self.wait_until.load(Ordering::Relaxed);
+        if waits {
+            self.waited.fetch_add(1, Ordering::Relaxed);
+        }
+        waits
+    }
+
+    /// Ends the pause that the recorder has begun at the bound, if it still lasts. False if there is
+    /// none.
+    pub fn resume_after_bound(&self, ticks: u64) -> bool {
+        let number = self.paused_at_bound.swap(0, Ordering::AcqRel);
+        number != 0 && number == u64::from(self.pausing().pauses()) && self.resume(ticks)
+    }
+
+    /// For how many milliseconds calls have waited because the file was longer than its bound: the
+    /// sum over all threads.
+    pub fn waited(&self) -> u64 {
+        self.waited.load(Ordering::Relaxed)
     }
 
     /// Asks the flight recorder to keep what it has. The number of the request, from 1; `None` if
@@ -304,6 +363,25 @@ pub fn claim(end: &AtomicU64, least: u64, alignment: u64) -> Option<(u64, u64)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_at_its_bound_is_paused_once() {
+        let control = Control::of_no_file();
+        control.begin(4096, true, None);
+        let now = || (5, 100);
+        assert!(!control.is_at_bound(now) && !control.resume_after_bound(6));
+        control.set_bounds(4096, 8192, 101);
+        assert!(!control.is_at_bound(now) && !control.pausing().is_paused());
+        control.end.store(8192, Ordering::Relaxed);
+        assert!(!control.is_at_bound(now) && control.pausing().is_paused());
+        control.end.store(8193, Ordering::Relaxed);
+        assert!(control.is_at_bound(now) && !control.is_at_bound(|| (5, 101)));
+        assert_eq!((control.waited(), control.pausing().pauses()), (1, 1));
+        assert!(control.resume_after_bound(6) && !control.resume_after_bound(7));
+        // Who has paused it meanwhile ends that.
+        assert!(control.is_at_bound(now) && control.resume(8) && control.pause(9));
+        assert!(!control.resume_after_bound(10) && control.pausing().is_paused());
+    }
 
     #[test]
     fn pauses_begin_and_end_once() {

@@ -37,8 +37,9 @@ pub struct Erased {
 
 impl Trace {
     /// Erases the chunks of a trace that is being recorded which hold nothing that is needed. This
-    /// trace must not be read afterwards. Blobs count only if they were written before the last
-    /// call of [`Control::end_reuse`](crate::control::Control::end_reuse) but one, so that the recorder names none of them again.
+    /// trace must not be read afterwards. Blobs stay that were written at `blobs_before` or later:
+    /// no call from `needed.from` on may name an earlier one (see
+    /// [`Control::end_reuse`](crate::control::Control::end_reuse)).
     ///
     /// # Errors
     /// If the trace is not one that grows, or its file system cannot give back parts of a file.

@@ -68,6 +68,7 @@ pub use read::{
     clock::{ClockStart, TraceClock},
     cursor::{Calls, Cursor},
     error::{Damage, Error},
+    failed::FailedCall,
     incomplete::Shortfall,
     left_out::LeftOut,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use cutape_format::{MissingFileRange, PackSummary, PayloadPolicies, Trace};
 use cutape_registry::RecorderSetting;
@@ -163,7 +163,15 @@ fn nvtx_library() -> Option<PathBuf> {
 /// The process of the program; 0 when it has ended, because its number may be another's soon.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
+/// Whether SIGUSR2 is for cutape, and how often it came then.
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+static KEPT: AtomicU32 = AtomicU32::new(0);
+
 extern "C" fn forward_signal(signal: libc::c_int) {
+    if signal == libc::SIGUSR2 && IS_KEPT.load(Ordering::SeqCst) {
+        KEPT.fetch_add(1, Ordering::SeqCst);
+        return;
+    }
     let program = PROGRAM.load(Ordering::SeqCst);
     if program != 0 {
         // SAFETY: kill is async-signal-safe. Nothing has waited for the process, so that the
@@ -176,7 +184,7 @@ extern "C" fn forward_signal(signal: libc::c_int) {
 /// the trace; forwards what only cutape receives.
 fn forward_signals_to(child: &Child) {
     PROGRAM.store(child.id() as i32, Ordering::SeqCst);
-    // SAFETY: the handler reads an atomic and calls kill.
+    // SAFETY: the handler uses atomics and calls kill.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
         libc::signal(libc::SIGQUIT, libc::SIG_IGN);
@@ -210,6 +218,16 @@ fn ended(child: &Child, waits: bool) -> bool {
 }
 
 impl Session {
+    /// From now on, SIGUSR2 to cutape is not sent to the program, but counted.
+    pub fn keep_user_signal(&self) {
+        IS_KEPT.store(true, Ordering::SeqCst);
+    }
+
+    /// How often it came since.
+    pub fn user_signals(&self) -> u32 {
+        KEPT.load(Ordering::SeqCst)
+    }
+
     /// The path of the trace of the first process that calls the driver, which may not exist yet.
     pub fn trace(&self) -> &Path {
         &self.trace

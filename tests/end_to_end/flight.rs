@@ -28,7 +28,9 @@ pub(crate) fn add_to(suite: &mut Suite) {
     suite.test("stall", |folder| {
         keeps(folder, "stall:1s", b"p", "no call for ")
     });
+    suite.test("signal", |folder| keeps(folder, "signal", b"", "SIGUSR2"));
     suite.test("budget", budget);
+    suite.test("bounded", bounded);
     suite.test("killed", killed);
     suite.test("wrong-words", wrong_words);
 }
@@ -148,6 +150,9 @@ fn keeps(folder: &Path, on: &str, said: &[u8], reason: &str) -> Result<(), Strin
     let kept = folder.join("run.keep1.cutape");
     if on == "crash" {
         run_within(&mut parts().cutape(&[&"ctl", &process, &"keep"]), PATIENCE).expect(0)?;
+    } else if on == "signal" {
+        // SAFETY: no memory is involved; the child has not been waited for.
+        unsafe { libc::kill(recorded.child.id() as i32, libc::SIGUSR2) };
     } else if on.starts_with("mark") {
         run(&mut parts().cutape(&[&"mark", &"--pid", &process, &"now"])).expect(0)?;
     }
@@ -188,6 +193,42 @@ fn budget(folder: &Path) -> Result<(), String> {
     match traces == 1 && is_told {
         true => Ok(()),
         false => Err(format!("{traces} traces: {errors}")),
+    }
+}
+
+/// Threads that do nothing but create, use and destroy objects, as fast as they can: the trace stays
+/// as short as it says, and what is left is whole.
+fn bounded(folder: &Path) -> Result<(), String> {
+    const KEPT: u64 = 4 << 20;
+    let program = folder.join("every_object");
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    let source = root().join("tests/programs/growing/every_object.c");
+    compile(&source, &program, &[&driver, &"-pthread"]);
+    let trace = folder.join("run.cutape");
+    let program = [program.to_str().unwrap(), "6", "4"];
+    let mut command = record(&trace, &["--keep-last", "4MiB"], &program);
+    let command = without_settings(&mut command);
+    let errors = fs::File::create(folder.join("stderr")).unwrap();
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(errors)
+        .spawn()
+        .unwrap();
+    let (mut most, mut length) = (0, 0);
+    while child.try_wait().unwrap().is_none() {
+        // When the program has ended, what is left is written to another file.
+        if let Ok(metadata) = fs::metadata(&trace) {
+            most = most.max(metadata.blocks() * 512);
+            length = length.max(metadata.len());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let errors = fs::read_to_string(folder.join("stderr")).unwrap();
+    is_whole(&trace)?;
+    // Chunks of a thread with calls that are needed, and what is allocated ahead, come on top.
+    match most < 4 * KEPT + (16 << 20) && length > 16 * KEPT {
+        true => Ok(()),
+        false => Err(format!("{most} of {length} bytes: {errors}")),
     }
 }
 

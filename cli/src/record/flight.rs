@@ -17,13 +17,14 @@ use cutape_cut::window::Window;
 use cutape_format::Trace;
 use cutape_recording::{Outcome, Session};
 use cutape_render::quantity::{self, parse_bytes};
+use cutape_terminal::clock;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::message;
 use cutape_terminal::output;
 
 use self::growing::GrowingTrace;
 use self::keep_on::KeepOn;
-use self::keeps::{Keeps, meta};
+use self::keeps::{Keeps, Reason, meta};
 use self::limit::{Limit, Limits};
 
 /// Between two looks at how long the traces are.
@@ -50,8 +51,9 @@ pub(super) struct FlightOptions {
     keep_last: Vec<Limit>,
     /// When to write what is kept to a trace of its own (FILE.keepN.cutape) while
     /// the program goes on: crash, error (one that all later calls return),
-    /// error:NAME, mark, mark:TEXT, stall:TIME (no call for so long). At its end,
-    /// FILE has the last calls.
+    /// error:NAME, mark, mark:TEXT, signal (SIGUSR2 to cutape, which the program
+    /// does not get then), stall:TIME (no call for so long). At its end, FILE has
+    /// the last calls.
     #[arg(
         long,
         value_name = "WHAT",
@@ -84,13 +86,27 @@ impl FlightOptions {
 /// Keeps the last calls of the traces of a program.
 pub(super) struct FlightRecorder {
     files: BTreeMap<PathBuf, GrowingTrace>,
+    /// Those whose process has ended.
+    ended: BTreeMap<PathBuf, Totals>,
     keeps: Keeps,
+}
+
+/// What is to be known of a trace at the end.
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    /// Calls before these ticks may have been erased.
+    erased_to: u64,
+    /// How often recording was paused, so that calls could be looked at.
+    pauses: u64,
+    /// For how many milliseconds calls of the program have waited for that.
+    waited: u64,
 }
 
 impl FlightRecorder {
     pub(super) fn new(options: &FlightOptions) -> Self {
         Self {
             files: BTreeMap::new(),
+            ended: BTreeMap::new(),
             keeps: Keeps::new(
                 Limits::new(&options.keep_last),
                 options.keep_on.clone(),
@@ -103,6 +119,11 @@ impl FlightRecorder {
     pub(super) fn follow(&mut self, session: &Session) {
         let mut paths = Vec::new();
         let mut listed: Option<Instant> = None;
+        let signal = self.keeps.option(&KeepOn::Signal);
+        if signal.is_some() {
+            session.keep_user_signal();
+        }
+        let mut signals = 0;
         while !session.has_ended() {
             std::thread::sleep(POLL);
             if listed.is_none_or(|listed| listed.elapsed() >= LIST) {
@@ -111,51 +132,87 @@ impl FlightRecorder {
                 listed = (!paths.is_empty()).then(Instant::now);
             }
             self.keeps.limits.ticks_per_second = session.ticks_per_second();
+            if std::mem::replace(&mut signals, session.user_signals()) != signals {
+                self.keep_all(&Reason {
+                    option: signal,
+                    text: "SIGUSR2".to_owned(),
+                    ticks: clock::ticks(),
+                });
+            }
             for path in &paths {
                 self.look(path);
             }
         }
     }
 
+    /// Keeps all traces for a reason.
+    fn keep_all(&mut self, reason: &Reason) {
+        for (path, file) in &mut self.files {
+            file.keep(path, &mut self.keeps, reason);
+        }
+    }
+
     /// Looks at a trace once.
     fn look(&mut self, path: &Path) {
+        if self.ended.contains_key(path) {
+            return;
+        }
         if !self.files.contains_key(path)
-            && let Some(file) = GrowingTrace::open(path)
+            && let Some(file) = GrowingTrace::open(path, self.keeps.limits.bytes)
         {
             self.files.insert(path.to_owned(), file);
         }
         let Some(file) = self.files.get_mut(path) else {
             return;
         };
-        if let Err(why) = file.look(path, &mut self.keeps) {
-            let path = output::shown(path);
-            message!("{path}: it cannot be kept short: {why}");
+        match file.look(path, &mut self.keeps) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.ended.insert(path.to_owned(), file.totals());
+                self.files.remove(path);
+            }
+            Err(why) => {
+                let path = output::shown(path);
+                message!("{path}: it cannot be kept short: {why}");
+            }
         }
     }
 
     /// After the end of the program: leaves the last calls in each trace.
-    pub(super) fn finish(&self, outcome: &Outcome) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self, outcome: &Outcome) -> Result<(), Failure> {
+        let growing = std::mem::take(&mut self.files).into_iter();
+        self.ended
+            .extend(growing.map(|(path, file)| (path, file.totals())));
+        let totals = self.ended.values();
+        // Traces may have got other names at the end.
+        let all = totals.clone().map(|totals| totals.erased_to).max();
         for path in &outcome.traces {
             let Ok(trace) = Trace::open(path) else {
                 continue;
             };
-            // Traces may have got other names at the end.
-            let all = self.files.values().map(|file| file.erased_to).max();
-            let own = self.files.get(path).map(|file| file.erased_to);
+            let own = self.ended.get(path).map(|totals| totals.erased_to);
             let erased_to = own.or(all).unwrap_or(0);
             let start = self.keeps.limits.start_in(&trace).max(erased_to);
-            let window = Window::of(&trace, start, &mut |_| {})?;
+            let window = Window::of(&trace, start);
             let meta = meta(&window, &format!("the program {}", outcome.describe()));
             window
                 .write(&trace, path, &meta)
                 .map_err(|error| Failure::cannot_write(path, &error))?;
         }
-        let pauses: u64 = self.files.values().map(|file| file.pauses).sum();
+        let pauses: u64 = totals.clone().map(|totals| totals.pauses).sum();
         if pauses > 0 {
             message!(
                 "--keep-last: the program made calls faster than they could be looked at; recording \
                  was paused {}, `info` shows what is missing",
                 quantity::count(pauses, "time")
+            );
+        }
+        let waited: u64 = totals.map(|totals| totals.waited).sum();
+        if waited > 0 {
+            message!(
+                "--keep-last: calls of the program waited for {} in all, so that the trace stayed \
+                 short",
+                quantity::time(waited.saturating_mul(1_000_000))
             );
         }
         if self.keeps.not_kept > 0 {

@@ -115,7 +115,9 @@ pub fn pack_calls(
         memory: encoded.as_ref(),
         ..Changes::new(meta)
     };
-    rewrite(trace, target, &changes)
+    let summary = rewrite(trace, target, &changes)?;
+    let calls = selection.count();
+    Ok(PackSummary { calls, ..summary })
 }
 
 /// As [`pack_counting`], without what `redaction` removes. The meta entry [`REDACTED`] names that.

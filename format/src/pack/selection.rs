@@ -63,6 +63,11 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// How many calls there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.kept.iter().sum()
+    }
+
     /// Reads all calls once. `memory` has the index of the call that gets further notes, and these.
     pub(crate) fn new(
         trace: &Trace,

@@ -9,6 +9,8 @@ pub struct PackSummary {
     pub before: u64,
     /// Bytes after.
     pub after: u64,
+    /// Calls that were written, if not all were.
+    pub calls: u64,
     /// Blobs that were stored already.
     pub duplicate_blobs: u64,
     /// Parts of files that were copied into the trace.

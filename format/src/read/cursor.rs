@@ -49,6 +49,13 @@ impl Cursor {
         self.index
     }
 
+    /// The threads of which a call has been looked at and not passed, and that call's number.
+    pub fn upcoming(&self) -> impl Iterator<Item = (u32, u64)> {
+        let threads = (0..).zip(&self.threads);
+        let waiting = threads.filter(|(_, state)| state.is_queued);
+        waiting.map(|(thread, state)| (thread, state.calls))
+    }
+
     /// The next call of a complete trace.
     pub fn next<'t>(&mut self, trace: &'t Trace) -> Option<Call<'t>> {
         self.advance(trace, None, false)

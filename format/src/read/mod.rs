@@ -7,6 +7,7 @@ pub(crate) mod compress;
 pub(crate) mod contents;
 pub(crate) mod cursor;
 pub(crate) mod error;
+pub(crate) mod failed;
 mod follow;
 mod growth;
 pub(crate) mod incomplete;

@@ -132,6 +132,7 @@ impl ThreadBuffer {
         } else {
             CHUNK_ALIGNMENT
         };
+        trace_file::await_room();
         let (position, length) = trace_file::claim(length, alignment)?;
         let body = self.bytes().get(RECORDS..RECORDS + used)?;
         let (open, closed) = ChunkHead::of_copy(thread, note, length, body);

@@ -47,6 +47,8 @@ const LOWEST_DESCRIPTOR: i32 = 200;
 const MOST_AHEAD_ON_DISK: u64 = 16 << 20;
 /// Longer writes are split: other writers of the file wait for each.
 const LONGEST_WRITE: u64 = 16 << 20;
+/// A flight recorder is awaited for that many milliseconds at most.
+const LONGEST_WAIT: u32 = 100;
 /// A longer blob is a mistake of the program: no machine has more memory to copy at once.
 const LONGEST_BLOB: u64 = 1 << 42;
 
@@ -485,6 +487,27 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     claimed
 }
 
+/// Waits while a flight recorder erases, if the file grows faster than that: for a moment only, and
+/// with no chunk begun, which it would wait for.
+pub(super) fn await_room() {
+    let Some(control) = control() else { return };
+    let now = || {
+        let nanoseconds = clock::nanoseconds(libc::CLOCK_MONOTONIC);
+        (clock::ticks(), nanoseconds)
+    };
+    let millisecond = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    for _ in 0..LONGEST_WAIT {
+        if !control.is_at_bound(now) {
+            return;
+        }
+        // SAFETY: the time is readable; what is left of it is not asked for.
+        unsafe { libc::nanosleep(&raw const millisecond, core::ptr::null_mut()) };
+    }
+}
+
 /// Where the next chunk of the file begins; 0 while there is none.
 pub(super) fn end() -> u64 {
     control().map_or(0, |control| control.end.load(Ordering::Relaxed))
@@ -548,6 +571,7 @@ pub(super) fn blob(rows: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
         return Err(NotKept::Unreadable);
     }
     let chunk = chunk_length(length);
+    await_room();
     let (position, chunk) = claim(chunk, CHUNK_ALIGNMENT).ok_or(NotKept::Disk)?;
     let descriptor = descriptor().ok_or(NotKept::Disk)?;
     let head = ChunkHead {

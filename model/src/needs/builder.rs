@@ -10,6 +10,7 @@ use cutape_registry::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::changes::changes_operands;
 use super::contents::{Contents, Stream};
 use super::last_changes::{Changes, set_by};
 use super::last_waits::LastWaits;
@@ -54,6 +55,8 @@ pub(super) struct Known {
     /// The parameters whose values only the driver makes: position, type, and whether the call
     /// returns it.
     tokens: Vec<(&'static str, bool)>,
+    /// Outside captures, a call changes nothing that later ones may need, but what memory holds.
+    leaves_nothing: bool,
 }
 
 /// Finds out what calls need.
@@ -191,7 +194,9 @@ impl NeedsBuilder {
         let is_left_out = |bytes: Bytes<'_>| matches!(bytes, Bytes::Omitted(_) | Bytes::Hashed(..));
         let mut snapshots = call.snapshots();
         self.found.lacks_bytes = snapshots.any(|snapshot| is_left_out(snapshot.bytes));
-        if let Some(known) = self.function_of(call) {
+        if let Some(known) = self.function_of(call)
+            && !(self.is_of_live && known.leaves_nothing && self.captures.is_empty())
+        {
             self.take(&known, call, index, read);
         }
         self.needs.push(&mut self.found);
@@ -668,8 +673,10 @@ impl Known {
             let is_returned = matches!(param.role, Role::Out(_) | Role::InOut(_));
             structure.token.then_some((structure.name, is_returned))
         });
+        let effects = Effects::of(function);
         Self {
-            effects: Effects::of(function),
+            leaves_nothing: effects.submits && effects.only_submits && !changes_operands(&effects),
+            effects,
             tokens: tokens.collect(),
         }
     }

@@ -107,7 +107,7 @@ impl NeedsBuilder {
 }
 
 /// Whether a successful call changes the objects that it uses, so that later users need it.
-fn changes_operands(effects: &Effects) -> bool {
+pub(super) fn changes_operands(effects: &Effects) -> bool {
     let function = effects.function;
     let answers = || {
         function.params.iter().any(|param| {

@@ -1,16 +1,17 @@
 //! A trace that is being recorded and of which the last calls are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cutape_cut::window::Window;
-use cutape_format::{Call, LiveControl, Marker, Trace};
+use cutape_format::{FailedCall, LiveControl, Trace};
 use cutape_registry::result_name;
 use cutape_render::quantity;
 use cutape_terminal::clock;
 
+use super::Totals;
 use super::keep_on::KeepOn;
 use super::keeps::{Keeps, Reason};
 
@@ -18,6 +19,8 @@ use super::keeps::{Keeps, Reason};
 const SLACK: u32 = 4;
 /// The shortest time between two looks at whether there are calls.
 const LOOK: Duration = Duration::from_secs(1);
+/// Calls wait for that long at most, after which nobody may be erasing any more.
+const WAIT: Duration = Duration::from_secs(60);
 /// The longest time in which the same thing that happens again is not kept again.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -25,21 +28,23 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct GrowingTrace {
     control: LiveControl,
-    /// Calls before these ticks have been looked at.
-    seen: u64,
-    /// Where chunks begin that were written after each of the last two times that something was
-    /// erased.
-    reuse_from: [u64; 2],
+    /// By thread: when the last call returned that was looked at, in ticks.
+    seen: HashMap<u32, u64>,
+    /// When the last mark was made that was looked at, in ticks.
+    seen_mark: u64,
+    /// When the recorder was told to name no blobs any more that begin before a place: in ticks,
+    /// and the place.
+    reuse_ended: VecDeque<(u64, u64)>,
     erased: Instant,
     /// Calls before these ticks may have been erased.
-    pub(super) erased_to: u64,
+    erased_to: u64,
     /// How long that took.
     took: Duration,
     /// The bytes of the file then.
     length: u64,
     /// How often the program made calls faster than they could be looked at, so that recording was
     /// paused for that.
-    pub(super) pauses: u64,
+    pauses: u64,
     /// When the trace was last opened.
     opened: Instant,
     /// When the last call was entered, in ticks, and since when that is so.
@@ -54,15 +59,16 @@ pub(super) struct GrowingTrace {
 
 impl GrowingTrace {
     /// `None` if its tables are not there yet.
-    pub(super) fn open(path: &Path) -> Option<Self> {
+    pub(super) fn open(path: &Path, bytes: u64) -> Option<Self> {
         let trace = Trace::follow(path).ok()?;
         let control = LiveControl::open(&trace).ok()?;
         control.serve_keeps(0);
         let now = Instant::now();
-        Some(Self {
+        let file = Self {
             control,
-            seen: 0,
-            reuse_from: [0; 2],
+            seen: HashMap::new(),
+            seen_mark: 0,
+            reuse_ended: VecDeque::new(),
             erased: now,
             erased_to: 0,
             took: Duration::ZERO,
@@ -73,14 +79,16 @@ impl GrowingTrace {
             is_stalled: false,
             kept: BTreeMap::new(),
             has_failed: false,
-        })
+        };
+        file.bound(0, bytes);
+        Some(file)
     }
 
-    /// Keeps what is to be kept, and erases what is older.
+    /// Keeps what is to be kept, and erases what is older. False if its process has ended.
     ///
     /// # Errors
     /// Why nothing can be erased, once.
-    pub(super) fn look(&mut self, path: &Path, keeps: &mut Keeps) -> Result<(), String> {
+    pub(super) fn look(&mut self, path: &Path, keeps: &mut Keeps) -> Result<bool, String> {
         let asked = self.control.keeps_asked();
         if asked > self.control.kept() {
             keeps.keep(path, &Reason::asked(), self.erased_to);
@@ -93,56 +101,56 @@ impl GrowingTrace {
         let may_stall =
             stall(keeps).is_some_and(|(_, time)| self.opened.elapsed() >= LOOK.max(time / SLACK));
         if !is_due && !may_stall {
-            return Ok(());
+            return Ok(true);
         }
         let began = Instant::now();
         self.opened = began;
-        let is_behind = grown > bytes || self.took > time / 2;
-        let is_paused = is_due && is_behind && self.control.pause(clock::ticks());
-        let done = self.erase(path, keeps, is_due);
-        if is_paused {
-            self.control.resume(clock::ticks());
-            self.pauses += 1;
-        }
         if is_due {
-            self.reuse_from = [self.reuse_from[1], self.control.end_reuse()];
+            self.bound(length, bytes);
+            self.end_reuse();
+        }
+        let is_behind = is_due && self.took > time / 2;
+        let is_paused = is_behind && self.control.pause(clock::ticks());
+        let done = self.erase(path, keeps, is_due);
+        let now = clock::ticks();
+        let was_paused = self.control.resume_after_bound(now);
+        if is_paused {
+            self.control.resume(now);
+        }
+        self.pauses += u64::from(is_paused || was_paused);
+        if is_due {
+            self.end_reuse();
             (self.erased, self.length, self.took) = (began, length, began.elapsed());
         }
         let is_first = done.is_err() && !std::mem::replace(&mut self.has_failed, true);
-        done.or_else(|why| if is_first { Err(why) } else { Ok(()) })
+        done.or_else(|why| if is_first { Err(why) } else { Ok(true) })
     }
 
     /// Keeps the trace if something has happened, and erases what is no longer kept if that
-    /// `is_due`.
-    fn erase(&mut self, path: &Path, keeps: &mut Keeps, is_due: bool) -> Result<(), String> {
+    /// `is_due`. False if its process has ended.
+    fn erase(&mut self, path: &Path, keeps: &mut Keeps, is_due: bool) -> Result<bool, String> {
         let Ok(trace) = Trace::open_damaged(path) else {
-            return Ok(());
+            return Ok(true);
         };
-        if trace.writer().is_none() || !trace.damage().is_empty() {
-            return Ok(());
+        if trace.writer().is_none() {
+            return Ok(false);
+        }
+        if !trace.damage().is_empty() {
+            return Ok(true);
         }
         if let Some(reason) = self.stalled(&trace, keeps) {
             self.keep(path, keeps, &reason);
         }
         if !is_due {
-            return Ok(());
+            return Ok(true);
         }
-        let from = keeps.limits.start_in(&trace).max(self.erased_to);
-        let seen = self.seen;
-        let mut reasons = Vec::new();
-        let mut each = |call: &Call<'_>| {
-            if call.ticks > seen {
-                reasons.extend(error(&keeps.keep_on, call));
-                self.seen = self.seen.max(call.ticks);
-            }
-        };
-        let window = Window::of(&trace, from, &mut each).map_err(|error| error.to_string())?;
-        reasons.extend(marks(&keeps.keep_on, &trace, seen, self.seen));
-        for reason in &reasons {
+        for reason in &self.reasons(&trace, &keeps.keep_on) {
             self.keep(path, keeps, reason);
         }
+        let from = keeps.limits.start_in(&trace).max(self.erased_to);
+        let window = Window::of(&trace, from);
         self.erased_to = self.erased_to.max(from);
-        let erased = window.erase_others(&trace, self.reuse_from[0]);
+        let erased = window.erase_others(&trace, self.blobs_before(from));
         let erased = erased.map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => {
                 "its file system cannot give back parts of a file; write the trace to another one"
@@ -151,18 +159,76 @@ impl GrowingTrace {
             _ => error.to_string(),
         })?;
         tracing::debug!(
-            "{}: {} calls, {} earlier ones; erased {} bytes, {} in all",
+            "{}: {} earlier calls; erased {} bytes, {} in all",
             path.display(),
-            window.chosen(),
             window.earlier(),
             erased.bytes,
             erased.total
         );
-        Ok(())
+        Ok(true)
+    }
+
+    /// The file may grow by a part of what is kept until this is called again: then recording is
+    /// paused, and then what must be recorded waits.
+    fn bound(&self, length: u64, bytes: u64) {
+        if bytes != u64::MAX {
+            let parts = [bytes / 4, bytes / 2];
+            let [pause, wait] = parts.map(|part| length.saturating_add(part));
+            self.control.bound(pause, wait, WAIT);
+        }
+    }
+
+    /// What is to be known of it at the end.
+    pub(super) fn totals(&self) -> Totals {
+        Totals {
+            erased_to: self.erased_to,
+            pauses: self.pauses,
+            waited: self.control.waited(),
+        }
+    }
+
+    /// Tells the recorder to name no blobs any more that are in the file now.
+    fn end_reuse(&mut self) {
+        let end = self.control.end_reuse();
+        self.reuse_ended.push_back((clock::ticks(), end));
+    }
+
+    /// Where blobs begin that calls which were entered at these ticks or later may name.
+    fn blobs_before(&mut self, from: u64) -> u64 {
+        // A call may have looked for a blob just before the recorder was told, so the next time
+        // that it was told counts.
+        let told = |ended: &VecDeque<(u64, u64)>, place| {
+            let told = ended.get(place).map(|&(told, _)| told);
+            told.is_some_and(|told| told <= from)
+        };
+        while told(&self.reuse_ended, 2) {
+            self.reuse_ended.pop_front();
+        }
+        let first = self.reuse_ended.front().map_or(0, |&(_, end)| end);
+        if told(&self.reuse_ended, 1) { first } else { 0 }
+    }
+
+    /// Why the trace is to be kept, of what happened since the last time.
+    fn reasons(&mut self, trace: &Trace, keep_on: &[KeepOn]) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        trace.each_failed(&mut self.seen, &mut |call| {
+            reasons.extend(error(keep_on, trace, &call));
+        });
+        let seen = self.seen_mark;
+        for mark in trace.markers().into_iter().filter(|mark| mark.ticks > seen) {
+            self.seen_mark = self.seen_mark.max(mark.ticks);
+            let option = keep_on.iter().position(|on| on.is_mark(&mark.text));
+            reasons.extend(option.map(|option| Reason {
+                option: Some(option),
+                text: format!("the mark {}", mark.text),
+                ticks: mark.ticks,
+            }));
+        }
+        reasons
     }
 
     /// Keeps for a reason, unless that was done a short time ago.
-    fn keep(&mut self, path: &Path, keeps: &mut Keeps, reason: &Reason) {
+    pub(super) fn keep(&mut self, path: &Path, keeps: &mut Keeps, reason: &Reason) {
         let again = keeps.limits.time.min(AGAIN);
         let last = reason.option.and_then(|option| self.kept.get(&option));
         if last.is_none_or(|last| last.elapsed() >= again) {
@@ -202,32 +268,14 @@ fn stall(keeps: &Keeps) -> Option<(usize, Duration)> {
     })
 }
 
-/// Why a call is a reason to keep.
-fn error(keep_on: &[KeepOn], call: &Call<'_>) -> Option<Reason> {
-    let result = call.result().filter(|&result| result != 0)?;
-    let option = keep_on.iter().position(|on| on.is_error(result))?;
-    let name = result_name(result).map_or_else(|| result.to_string(), str::to_owned);
+/// Why a call that failed is a reason to keep.
+fn error(keep_on: &[KeepOn], trace: &Trace, call: &FailedCall) -> Option<Reason> {
+    let option = keep_on.iter().position(|on| on.is_error(call.result))?;
+    let name = result_name(call.result).map_or_else(|| call.result.to_string(), str::to_owned);
+    let function = &trace.signature(call.function).name;
     Some(Reason {
         option: Some(option),
-        text: format!("{} returned {name}", call.signature.name),
-        ticks: call.ticks,
+        text: format!("{function} returned {name}"),
+        ticks: call.entered,
     })
-}
-
-/// The marks between these ticks that are a reason to keep.
-fn marks(keep_on: &[KeepOn], trace: &Trace, seen: u64, last: u64) -> Vec<Reason> {
-    if !keep_on.iter().any(|on| matches!(on, KeepOn::Mark(_))) {
-        return Vec::new();
-    }
-    let marks = trace.markers().into_iter();
-    let new = marks.filter(|mark| mark.ticks > seen && mark.ticks <= last);
-    let reason = |mark: Marker| {
-        let option = keep_on.iter().position(|on| on.is_mark(&mark.text))?;
-        Some(Reason {
-            option: Some(option),
-            text: format!("the mark {}", mark.text),
-            ticks: mark.ticks,
-        })
-    };
-    new.filter_map(reason).collect()
 }

@@ -15,6 +15,8 @@ pub(super) enum KeepOn {
     Error(Option<i32>),
     /// A mark with this text, or any.
     Mark(Option<String>),
+    /// `record` gets SIGUSR2.
+    Signal,
     /// No call is entered and none returns for so long.
     Stall(Duration),
 }
@@ -29,6 +31,7 @@ impl FromStr for KeepOn {
         };
         match (word, value) {
             ("crash", None) => Ok(Self::Crash),
+            ("signal", None) => Ok(Self::Signal),
             ("mark", text) => Ok(Self::Mark(text.map(str::to_owned))),
             ("error", None) => Ok(Self::Error(None)),
             ("error", Some(name)) => match result_code(name) {
@@ -41,7 +44,9 @@ impl FromStr for KeepOn {
                 Some(time) => Ok(Self::Stall(time)),
                 None => Err(format!("{time} is not a time such as 30s")),
             },
-            _ => Err("not crash, error, error:NAME, mark, mark:TEXT or stall:TIME".to_owned()),
+            _ => Err(
+                "not crash, error, error:NAME, mark, mark:TEXT, signal or stall:TIME".to_owned(),
+            ),
         }
     }
 }
@@ -83,6 +88,7 @@ mod tests {
     fn what_keeps() {
         let keeps = |text: &str| text.parse::<KeepOn>();
         assert_eq!(keeps("crash"), Ok(KeepOn::Crash));
+        assert_eq!(keeps("signal"), Ok(KeepOn::Signal));
         assert!(keeps("error").unwrap().is_error(700) && !keeps("error").unwrap().is_error(2));
         for text in ["error:CUDA_ERROR_OUT_OF_MEMORY", "error:2"] {
             let one = keeps(text).unwrap();

@@ -62,6 +62,11 @@ impl Keeps {
         }
     }
 
+    /// The place of an option, if it was given.
+    pub(super) fn option(&self, option: &KeepOn) -> Option<usize> {
+        self.keep_on.iter().position(|given| given == option)
+    }
+
     /// Writes the last calls of a trace to one of its own. Calls before `erased_to`, in ticks, may
     /// have been erased.
     pub(super) fn keep(&mut self, path: &Path, reason: &Reason, erased_to: u64) {
@@ -96,15 +101,15 @@ impl Keeps {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
         let start = self.limits.start_in(&trace).min(reason.ticks);
         let from = start.max(erased_to);
-        let window = Window::of(&trace, from, &mut |_| {}).map_err(|error| error.to_string())?;
+        let window = Window::of(&trace, from);
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));
-        written.map_err(|error| format!("{}: {error}", target.display()))?;
+        let calls = written.map_err(|error| format!("{}: {error}", target.display()))?;
         let rate = self.limits.ticks_per_second;
         let rate = rate.map(|rate| (TICKS_PER_SECOND.to_owned(), rate.to_string()));
         let kept = Trace::open(&target).map_err(|error| error.to_string())?;
         pack_in_place(kept, rate.into_iter().collect()).map_err(|failure| failure.message)?;
-        Ok((target, window.chosen()))
+        Ok((target, calls))
     }
 }
 
