@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use cutape_format::{
-    Contents, Note, PayloadPolicies, Redaction, Secret, Secrets, Subject, Symbol, Trace, pack,
-    pack_redacted,
+    Contents, Needed, NewCall, Note, PayloadPolicies, Redaction, Secret, Secrets, Subject, Symbol,
+    Trace, TraceBuilder, pack, pack_redacted,
 };
 
 /// Writes a trace without these secrets, and opens the result.
@@ -98,4 +98,33 @@ fn facts_and_symbols_have_no_names() {
         assert_eq!(redacted.meta_value("kept.time"), Some("7"));
         assert_eq!(redacted.symbol(0x10), text);
     }
+}
+
+#[test]
+fn erased_calls_are_no_damage() {
+    let path = std::env::temp_dir().join(format!("cutape-redact-{}-erased", std::process::id()));
+    let table = "cutape-signatures\t1\nfunction\t0\ta\ta\tS\tCUresult\tplain\n";
+    let mut builder = TraceBuilder::new(table);
+    builder.control(None).chunk_length(4096);
+    let call = NewCall {
+        name: "a",
+        ..NewCall::default()
+    };
+    for _ in 0..1000 {
+        builder.call(call).leave(0, 0, &[]);
+    }
+    builder.write(&path).unwrap();
+    let needed = Needed {
+        calls: &|_, _| false,
+        blob: &|_| false,
+        from: u64::MAX,
+    };
+    let erased = Trace::open(&path).unwrap().erase(&needed, 0).unwrap();
+    assert!(erased.bytes > 4096, "{erased:?}");
+    let trace = Trace::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let redacted = redacted(&trace, "erased", Secrets::from_iter([Secret::Paths]));
+    assert!(redacted.has_erased());
+    assert_eq!(redacted.calls().count(), trace.calls().count());
+    assert_eq!(redacted.verify(), []);
 }
