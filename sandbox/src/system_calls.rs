@@ -201,13 +201,14 @@ fn conditions() -> Result<Vec<(i64, Vec<SeccompCondition>)>, BackendError> {
             libc::SYS_prlimit64,
             vec![when(0, Ne, 0)?, when(0, Ne, process)?],
         ),
+        // Signal 0 only asks whether there is such a process.
+        (libc::SYS_kill, vec![when(0, Ne, process)?, when(1, Ne, 0)?]),
     ];
     // What they put into the terminal, the user's shell takes for a command.
     for request in [libc::TIOCSTI, libc::TIOCLINUX] {
         all.push((libc::SYS_ioctl, vec![when(1, Eq, request)?]));
     }
     for call in [
-        libc::SYS_kill,
         libc::SYS_tgkill,
         libc::SYS_rt_sigqueueinfo,
         libc::SYS_rt_tgsigqueueinfo,

@@ -111,7 +111,7 @@ fn a_replay_cannot_harm_the_machine() {
             ),
             (
                 "signals others",
-                denied(libc::SYS_kill, [own ^ 1, 0, 0]),
+                denied(libc::SYS_kill, [own ^ 1, libc::SIGURG as u64, 0]),
                 calls,
             ),
             (
