@@ -1,6 +1,8 @@
 //! `cutape info`: summarises what the recorded program did.
 
+mod facts;
 mod folder;
+mod page;
 mod process;
 mod ranks;
 mod sharing;

@@ -11,7 +11,7 @@ use crate::guarded::GuardedOptions;
 use crate::one_rank::{ChildSource, Source};
 use cutape_terminal::failure::{Failure, UNUSABLE};
 use cutape_terminal::library;
-use cutape_terminal::private_folder::PrivateFolder;
+use cutape_terminal::private_folder::{PrivateFolder, write_anew};
 use cutape_terminal::progress::Progress;
 
 /// The hidden verb of the guarded child.
@@ -65,9 +65,11 @@ fn observe(
     let contents = &observation.contents;
     let description = contents.with_added_extension("observation");
     let text = serde_json::to_string(observation).unwrap_or_default();
-    fs::write(&description, text)
+    write_anew(&description, text.as_bytes())
         .map_err(|error| Failure::unusable(format!("{}: {error}", description.display())))?;
     let command = || {
+        // The child of an earlier attempt may have changed it.
+        let _ = write_anew(&description, text.as_bytes());
         let mut command = Command::new(&program);
         command.arg(CHILD).arg("--child-driver").arg(driver);
         command.arg("--child-observation").arg(&description);

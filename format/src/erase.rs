@@ -80,7 +80,7 @@ impl Trace {
     }
 
     /// Whether chunks of calls were erased, so that numbers of calls are missing.
-    pub(crate) fn has_erased(&self) -> bool {
+    pub fn has_erased(&self) -> bool {
         let mut heads = self.chunks.iter().map(|chunk| &chunk.head);
         heads.any(|head| head.kind == chunk_kind::ERASED)
     }

@@ -158,8 +158,13 @@ mod read {
             if !is_known || !self.is_inside(&metadata) {
                 return Err(self.changed(&metadata));
             }
-            // Bounded by the file's length.
-            let mut bytes = vec![0; self.length as usize];
+            // A file with holes may be longer than any memory.
+            let mut bytes = Vec::new();
+            let length = self.length as usize;
+            if bytes.try_reserve_exact(length).is_err() {
+                return Err(format!("{path}: no memory for {length} bytes of it"));
+            }
+            bytes.resize(length, 0);
             file.read_exact_at(&mut bytes, self.offset)
                 .map_err(|error| format!("{path}: {error}"))?;
             match self.digest {
@@ -289,6 +294,29 @@ mod tests {
         range.encode(&mut bytes).unwrap();
         bytes[32..40].fill(0xff);
         assert_eq!(FileRange::decode(&bytes), None);
+    }
+
+    #[cfg(feature = "read")]
+    #[test]
+    fn a_file_may_be_longer_than_memory() {
+        use std::os::unix::ffi::OsStrExt;
+
+        const LENGTH: u64 = 1 << 43;
+        let path = std::env::temp_dir().join(format!("cutape-holes-{}", std::process::id()));
+        let file = std::fs::File::create_new(&path).unwrap();
+        file.set_len(LENGTH).unwrap();
+        let range = FileRange {
+            offset: 0,
+            length: LENGTH,
+            file_length: LENGTH,
+            modified: 0,
+            path: path.as_os_str().as_bytes(),
+            build_id: b"",
+            digest: Some(0),
+        };
+        let why = range.read().unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(why.contains("no memory for"), "{why}");
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cutape_format::layout::{BreadcrumbNote, breadcrumb};
-use cutape_format::{Call, Note, Trace, TraceClock};
+use cutape_format::{Call, Note, Provenance, Trace, TraceClock};
 use cutape_model::{
     AwaitedValue, Condition, HostWait, PendingKind, PendingStream, PendingWork, Proof, QueuedWork,
     Work,
 };
 use cutape_registry::{STREAM_LEGACY, STREAM_PER_THREAD, enumeration};
+use cutape_render::Completeness;
 
 use crate::cycle;
 use crate::lines::{Lines, Wanted};
@@ -171,6 +172,15 @@ impl<'p> Examination<'p> {
     }
 
     fn report(&self, trace: &Trace, now: Option<u64>, progress: Option<bool>) -> Report {
+        let completeness = Completeness {
+            // `running` says it.
+            still_recording: false,
+            ..Completeness::of(trace)
+        };
+        let ends_before_now = completeness.ended_early.is_some()
+            || completeness
+                .left_out
+                .is_some_and(|left_out| left_out.paused_at_end);
         let clock = TraceClock::of(trace);
         let since = |ticks| now.and_then(|now| clock.between(ticks, now));
         let mut waits: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -193,11 +203,13 @@ impl<'p> Examination<'p> {
             process: trace.head().process,
             running: self.memory.is_some(),
             calls: self.pass.calls,
+            completeness,
+            lacks_earlier_calls: lacks_earlier_calls(trace),
             breadcrumbs: trace
                 .meta_value("breadcrumbs")
                 .and_then(|every| every.parse().ok()),
             without_breadcrumbs: self.pass.refusals.clone(),
-            idle_ns: since(self.pass.last_ticks),
+            idle_ns: since(self.pass.last_ticks).filter(|_| !ends_before_now),
             progress,
             failure: self.pass.work.failure().map(|failure| Failure {
                 line: self.lines.line(failure.call),
@@ -384,6 +396,12 @@ impl<'p> Examination<'p> {
         };
         numbers.iter().filter_map(name).collect()
     }
+}
+
+/// Whether a trace has only some calls of its process: those that a flight recorder has not erased or
+/// has kept, or that were cut out of another one.
+fn lacks_earlier_calls(trace: &Trace) -> bool {
+    trace.has_erased() || trace.meta_value("kept.time").is_some() || Provenance::of(trace).is_some()
 }
 
 /// The kernels of an executable graph: the calls that added them, and their handles.

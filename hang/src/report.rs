@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cutape_render::Completeness;
 use serde::Serialize;
 
 /// The version of the JSON; within it, members are only added.
@@ -18,11 +19,17 @@ pub struct Report {
     pub running: bool,
     /// The calls of the trace.
     pub calls: u64,
+    /// What it lacks: calls, if recording was paused or ended early.
+    #[serde(flatten)]
+    pub completeness: Completeness,
+    /// It has only the last calls, as a flight recorder keeps them, or chosen ones.
+    pub lacks_earlier_calls: bool,
     /// After how many launches a stream writes a breadcrumb; `None`: the recording has none.
     pub breadcrumbs: Option<u32>,
     /// Why a stream or a context has no breadcrumbs.
     pub without_breadcrumbs: Vec<String>,
-    /// Nanoseconds since a call was entered or returned, if the process still runs.
+    /// Nanoseconds since a call was entered or returned, if the process still runs and all its calls
+    /// are recorded.
     pub idle_ns: Option<u64>,
     /// Whether a stream has written a breadcrumb while the process was watched.
     pub progress: Option<bool>,
@@ -36,6 +43,19 @@ pub struct Report {
     pub cycle: Vec<String>,
     /// Core dumps of the GPU that the driver has written for the process.
     pub core_dumps: Vec<PathBuf>,
+}
+
+impl Report {
+    /// Whether calls are missing, of which some may have given the device work, waited for it, or not
+    /// returned.
+    pub fn lacks_calls(&self) -> bool {
+        let Completeness {
+            ended_early,
+            left_out,
+            ..
+        } = &self.completeness;
+        self.lacks_earlier_calls || ended_early.is_some() || left_out.is_some()
+    }
 }
 
 /// A call.

@@ -13,7 +13,8 @@ pub fn text(report: &Report) -> String {
     head(report, &mut out);
     for stream in &report.streams {
         out.push('\n');
-        stream_lines(stream, report.running && report.failure.is_none(), &mut out);
+        let runs = report.running && report.failure.is_none();
+        stream_lines(stream, (runs, report.lacks_calls()), &mut out);
     }
     if !report.threads.is_empty() {
         out.push('\n');
@@ -60,6 +61,21 @@ fn head(report: &Report, out: &mut String) {
         (false, _) => format!(", which has ended: {calls} calls"),
     };
     put(out, format_args!("process {process}{state}"));
+    for line in report.completeness.lines() {
+        put(out, format_args!("{line}"));
+    }
+    if report.lacks_earlier_calls {
+        put(out, format_args!("earlier calls are not in the trace"));
+    }
+    if report.lacks_calls() {
+        put(
+            out,
+            format_args!(
+                "work of missing calls may run, too; they may have waited for what is listed, and \
+                 threads may be in them"
+            ),
+        );
+    }
     match (report.breadcrumbs, report.progress) {
         (None, _) => put(
             out,
@@ -88,9 +104,15 @@ fn head(report: &Report, out: &mut String) {
             format_args!("work has failed: {result} was returned by"),
         );
         line(&failure.line, out);
+        let or_missing = match report.lacks_calls() {
+            true => ", or work of a missing call",
+            false => "",
+        };
         put(
             out,
-            format_args!("of one stream, the first work that is not complete has failed"),
+            format_args!(
+                "of one stream, the first work that is not complete has failed{or_missing}"
+            ),
         );
     }
     if report.streams.is_empty() {
@@ -98,15 +120,17 @@ fn head(report: &Report, out: &mut String) {
     }
 }
 
-/// A stream; whether its work still runs.
-fn stream_lines(stream: &Stream, runs: bool, out: &mut String) {
+/// A stream; whether its work still runs, and whether calls are missing.
+fn stream_lines(stream: &Stream, (runs, lacks_calls): (bool, bool), out: &mut String) {
     let name = &stream.name;
     let context = stream.context.as_ref();
     let context = context.map_or_else(String::new, |context| format!(" ({context})"));
     let count = stream.candidates.len() + stream.more_candidates;
-    let (runs, waits) = match runs {
-        true => ("runs", "waits at"),
-        false => ("ran", "waited at"),
+    let (runs, waits) = match (runs, lacks_calls) {
+        (true, false) => ("runs", "waits at"),
+        (false, false) => ("ran", "waited at"),
+        (true, true) => ("may run", "may wait at"),
+        (false, true) => ("may have run", "may have waited at"),
     };
     let what = match (count, stream.waits.is_empty()) {
         (1, false) => waits.to_owned(),
@@ -236,6 +260,8 @@ fn thread_lines(thread: &Thread, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use cutape_render::{CallsLeftOut, Completeness};
+
     use super::*;
     use crate::report::{Completed, Failure, Node, VERSION, Writer};
 
@@ -253,6 +279,8 @@ mod tests {
             process: 17,
             running: true,
             calls: 1234,
+            completeness: Completeness::default(),
+            lacks_earlier_calls: false,
             breadcrumbs: Some(16),
             without_breadcrumbs: vec!["stream 0x9: refused".to_owned()],
             idle_ns: Some(3_200_000_000),
@@ -363,5 +391,45 @@ of one stream, the first work that is not complete has failed
 no work is known that may still run
 ";
         assert_eq!(text(&report), expected);
+    }
+
+    #[test]
+    fn nothing_is_certain_where_calls_are_missing() {
+        let mut report = report();
+        report.without_breadcrumbs.clear();
+        report.idle_ns = None;
+        report.streams = vec![stream(vec![named(8, "cuLaunchKernel a")], Vec::new())];
+        report.completeness.left_out = Some(CallsLeftOut {
+            calls: 7,
+            pauses: 1,
+            paused_at_end: true,
+        });
+        let expected = "\
+process 17: 1234 calls
+recording was paused once, the last time until the end; 7 calls that only gave the device work, \
+            waited or asked are missing
+work of missing calls may run, too; they may have waited for what is listed, and threads may be \
+            in them
+breadcrumbs: every 16 launches; no stream writes any
+
+stream#1 (context#1): may run
+    8  cuLaunchKernel a
+  complete: nothing is known to be
+";
+        assert_eq!(text(&report), expected);
+        report.completeness.left_out = None;
+        report.lacks_earlier_calls = true;
+        report.streams.clear();
+        report.failure = Some(Failure {
+            line: named(9, "cuStreamSynchronize(s)"),
+            result: "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned(),
+        });
+        let found = text(&report);
+        for line in [
+            "earlier calls are not in the trace",
+            "the first work that is not complete has failed, or work of a missing call",
+        ] {
+            assert!(found.contains(line), "{found}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::hot::thread::{self, Thread};
 use crate::hot::{clock, cost, plan, recording};
 use crate::loaded::{data_files, maps};
 use crate::process::settings::Settings;
-use crate::process::{errno, log};
+use crate::process::{errno, log, regular_file};
 use crate::state::{self, functions};
 use crate::{
     async_readback, awaited_roles, conditions, device_memory, driver, driver_log, host_memory,
@@ -154,6 +154,7 @@ extern "C" fn in_child() {
     device_memory::forget();
     kept_blobs::forget();
     data_files::forget();
+    regular_file::forget();
     overrides::forget();
     stack::forget();
     markers::forget();

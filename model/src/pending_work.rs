@@ -156,6 +156,8 @@ impl PendingWork {
         if self.failure.is_some() {
             return;
         }
+        // A call of this thread without a return was left in another way, such as longjmp.
+        self.in_flight.retain(|wait| wait.thread != call.thread);
         self.work.state.settle(call.ticks, call.thread);
         let place = usize::from(call.signature.id);
         if self.effects.len() <= place {

@@ -159,7 +159,7 @@ impl WorkOrder {
                 return Some(OrderEffect::Proved(self.order.waited(stream, now)));
             }
             Waits::Event(at) => {
-                let (before, _) = self.events.get(&call.argument(usize::from(at)))?;
+                let before = self.recorded_before(call.argument(usize::from(at)), now)?;
                 return Some(OrderEffect::Proved(before.clone()));
             }
         }
@@ -194,7 +194,7 @@ impl WorkOrder {
             }
             Family::Stream(StreamOp::WaitEvent) if !captured => {
                 let stream = self.stream_of(effects, call);
-                let (event, _) = self.events.get(&event)?.clone();
+                let event = self.recorded_before(event, now)?.clone();
                 Some(OrderEffect::WaitsFor {
                     stream,
                     event,
@@ -212,6 +212,13 @@ impl WorkOrder {
                 None
             }
         }
+    }
+
+    /// What was before the last record of an event, if a call that was entered then waits for that
+    /// record and not for an earlier one.
+    fn recorded_before(&self, event: u64, now: Moment) -> Option<&Clock> {
+        let (before, returned) = self.events.get(&event)?;
+        (*returned <= now).then_some(before)
     }
 
     /// Takes a successful call's work into the state; returns whether it is enqueued and may still

@@ -37,22 +37,26 @@ impl Policy {
     /// # Errors
     /// If one cannot be read: nothing is recorded without it.
     pub(crate) fn find() -> Result<Self, Failure> {
-        let mut policy = Self::default();
-        if Path::new(FILE).exists() {
-            policy.add(Path::new(FILE))?;
-        }
+        let mut policy = Self::of_machine(Path::new(FILE))?;
         if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-            policy.add(Path::new(&path))?;
+            policy.add(Path::new(&path), "; CUTAPE_POLICY names it")?;
         }
         Ok(policy)
     }
 
-    fn add(&mut self, path: &Path) -> Result<(), Failure> {
+    /// That of a file, if there is one. A file that may not be looked at, or a link that leads nowhere,
+    /// is one that cannot be read.
+    fn of_machine(path: &Path) -> Result<Self, Failure> {
+        let mut policy = Self::default();
+        let found = path.symlink_metadata();
+        if found.map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true) {
+            policy.add(path, "")?;
+        }
+        Ok(policy)
+    }
+
+    fn add(&mut self, path: &Path, where_from: &str) -> Result<(), Failure> {
         let text = fs::read_to_string(path).map_err(|error| {
-            let where_from = match error.kind() {
-                ErrorKind::NotFound => format!("; {VARIABLE} names it"),
-                _ => String::new(),
-            };
             Failure::unusable(format!(
                 "cannot read the policy {}: {error}{where_from}; nothing is recorded without it",
                 path.display()
@@ -116,5 +120,26 @@ mod tests {
                 (got, _) => panic!("{text}: {got:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_read_is_no_absent_one() {
+        let folder = std::env::temp_dir().join(format!("cutape-policy-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (policy, link) = (folder.join("policy.toml"), folder.join("link.toml"));
+        fs::write(&policy, "redact = [\"paths\"]").unwrap();
+        std::os::unix::fs::symlink(folder.join("gone"), &link).unwrap();
+        for (path, expected) in [
+            (policy.clone(), Some("paths")),
+            (folder.join("none"), Some("")),
+            (link, None),
+            // A file in the place of the folder.
+            (policy.join("policy.toml"), None),
+        ] {
+            let found = Policy::of_machine(&path);
+            let found = found.map(|policy| policy.redact.words()).ok();
+            assert_eq!(found.as_deref(), expected, "{}", path.display());
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

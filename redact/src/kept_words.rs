@@ -40,7 +40,9 @@ impl KeptWords {
             kept.add_operands(call);
             let changes = state.observe(call).unwrap_or_default();
             let created = changes.created.iter();
-            for object in created.filter_map(|&id| state.state.objects.get(id)) {
+            let objects = created.filter_map(|&id| state.state.objects.get(id));
+            // The handle of an allocation is a number, and has a size.
+            for object in objects.filter(|object| object.kind.is_address()) {
                 let end = object.handle.saturating_add(object.size);
                 kept.ranges.overwrite(&(object.handle..end), ());
             }
@@ -121,4 +123,46 @@ fn is_known(state: &TraceState, word: u64) -> bool {
         || HANDLES
             .iter()
             .any(|&kind| state.objects.live(kind, word).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
+
+    use super::*;
+
+    #[test]
+    fn addresses_stay_and_numbers_do_not() {
+        const MEMORY: u64 = 0x7000_0000;
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        for (name, arguments, made) in [
+            ("cuMemAlloc_v2", &[8, 4096][..], MEMORY),
+            ("cuMemCreate", &[8, 1 << 21, 8, 0], 1),
+        ] {
+            let call = NewCall {
+                name,
+                arguments,
+                ..NewCall::default()
+            };
+            let made = made.to_le_bytes();
+            builder.call(call);
+            builder.leave(0, 0, &[NewSnapshot::pointee(0, &made)]);
+        }
+        let name = format!("cutape-kept-words-{}.cutape", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        builder.write(&path).unwrap();
+        let kept = KeptWords::of(&Trace::open(&path).unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for (word, stays) in [
+            (MEMORY, true),
+            (MEMORY + 4095, true),
+            (MEMORY + 4096, false),
+            (1, false),
+            (100_000, false),
+        ] {
+            let expected = if stays { word } else { 0 };
+            let only = kept.only(&word.to_le_bytes());
+            assert_eq!(only, expected.to_le_bytes(), "{word:#x}");
+        }
+    }
 }

@@ -25,7 +25,7 @@ mod renderer;
 pub mod test_trace;
 pub mod text;
 
-pub use completeness::Completeness;
+pub use completeness::{CallsLeftOut, Completeness};
 pub use element::{ELEMENTS, Element};
 pub use images::{ImageFacts, ImageReader};
 pub use launch::Launch;

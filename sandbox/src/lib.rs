@@ -59,6 +59,10 @@ pub fn enter(permissions: &Permissions) -> Vec<Layer> {
         // Both that follow need it.
         Layer::of(PRIVILEGES, forbid_privileges()),
         Layer::of(files::WHAT, restrict_files(permissions)),
+        Layer::of(
+            system_calls::SERVICES,
+            system_calls::disconnect(permissions.has_peers),
+        ),
         Layer::of(system_calls::WHAT, system_calls::restrict()),
     ]
 }
@@ -69,6 +73,7 @@ pub fn support() -> Vec<Layer> {
         Layer::of(MEMORY, Ok(())),
         Layer::of(PRIVILEGES, Ok(())),
         Layer::of(files::WHAT, files::is_supported()),
+        Layer::of(system_calls::SERVICES, system_calls::can_disconnect(false)),
         Layer::of(system_calls::WHAT, system_calls::is_supported()),
     ]
 }

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,9 +34,13 @@ fn partial() -> MutexGuard<'static, Vec<PathBuf>> {
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a folder removed if the program ends early.
-pub(crate) fn begin_partial(folder: &Path) {
-    partial().push(folder.to_owned());
+/// Makes a folder that is removed if the program ends early.
+pub(crate) fn begin_partial(folder: &Path, mode: u32) -> io::Result<()> {
+    // Not between making the folder and listing it does the program end.
+    let mut folders = partial();
+    fs::DirBuilder::new().mode(mode).create(folder)?;
+    folders.push(folder.to_owned());
+    Ok(())
 }
 
 /// The folder is finished, or was removed.
@@ -172,7 +177,9 @@ fn await_signal(set: &libc::sigset_t) {
     while unsafe { libc::sigwait(set, &raw mut signal) } != 0 {}
     IS_ENDING.store(true, Ordering::Relaxed);
     cutape_format::remove_temporary_files();
-    for folder in &*partial() {
+    // Until the process has ended: other threads make none any more.
+    let folders = partial();
+    for folder in &*folders {
         for _ in 0..TRIES {
             match fs::remove_dir_all(folder) {
                 Ok(()) => break,

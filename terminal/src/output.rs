@@ -46,6 +46,8 @@ pub struct ReportFile {
     /// The option that names it.
     option: &'static str,
     path: PathBuf,
+    /// Where the file itself is. `None`: it is a pipe or a terminal.
+    file: Option<PathBuf>,
 }
 
 impl ReportFile {
@@ -73,6 +75,7 @@ impl ReportFile {
             return Ok(Self {
                 option,
                 path: path.to_owned(),
+                file: None,
             });
         }
         let mut begin = [0; MAGIC.len()];
@@ -89,6 +92,7 @@ impl ReportFile {
         }
         let opened = private().append(true).open(path);
         opened.map_err(|error| cannot_write(option, path, &error))?;
+        let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if !existed {
             // Created only as a check: a run that fails leaves no empty report.
             let _ = fs::remove_file(path);
@@ -96,6 +100,7 @@ impl ReportFile {
         Ok(Self {
             option,
             path: path.to_owned(),
+            file: Some(file),
         })
     }
 
@@ -104,7 +109,13 @@ impl ReportFile {
     /// # Errors
     /// If writing fails.
     pub fn write(&self, text: &str) -> Result<(), Failure> {
-        let file = private().write(true).truncate(true).open(&self.path);
+        let mut options = private();
+        options.write(true).truncate(true);
+        let file = match &self.file {
+            // A replay that a hostile trace has taken over may have put a link there.
+            Some(file) => options.custom_flags(libc::O_NOFOLLOW).open(file),
+            None => options.open(&self.path),
+        };
         file.and_then(|mut file| file.write_all(escaped(text).as_bytes()))
             .map_err(|error| cannot_write(self.option, &self.path, &error))
     }
@@ -215,6 +226,28 @@ mod tests {
                 assert_eq!(fs::read(&path).unwrap(), b"text", "{name}");
             }
         }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_that_comes_later_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("cutape-links-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [old, new, link, other] = ["old", "new", "link", "other"].map(|name| folder.join(name));
+        fs::write(&old, "old").unwrap();
+        fs::write(&other, "other").unwrap();
+        std::os::unix::fs::symlink(&old, &link).unwrap();
+        // The user's own link.
+        let prepared = ReportFile::prepare(&link).unwrap();
+        prepared.write("text").unwrap();
+        assert_eq!(fs::read(&old).unwrap(), b"text");
+        for path in [&old, &new] {
+            let prepared = ReportFile::prepare(path).unwrap();
+            let _ = fs::remove_file(path);
+            std::os::unix::fs::symlink(&other, path).unwrap();
+            assert!(prepared.write("text").is_err());
+        }
+        assert_eq!(fs::read(&other).unwrap(), b"other");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -44,8 +44,7 @@ impl Folder {
         hidden.push(name);
         hidden.push(format!(".partial-{}", std::process::id()));
         let partial = target.with_file_name(hidden);
-        fs::create_dir(&partial).map_err(|error| cannot(&error))?;
-        ending::begin_partial(&partial);
+        ending::begin_partial(&partial, 0o777).map_err(|error| cannot(&error))?;
         Ok(Self {
             target: target.to_owned(),
             partial,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use cutape_format::{LeftOut, Note, Trace, recorded_process};
-use cutape_tests::{compile, parts, record, root, run, tests};
+use cutape_tests::{compile, compiled, parts, record, root, run, tests};
 
 tests![
     calls_of_threads_are_counted,
@@ -14,6 +14,7 @@ tests![
     a_pause_begins_and_ends_from_outside,
     recordings_begin_paused,
     recordings_begin_and_end_with_conditions,
+    a_mark_before_the_first_call_starts,
     only_the_owner_controls_a_recording,
     misuse_after_a_pause_is_found,
     pauses_until_the_end,
@@ -261,6 +262,21 @@ fn recordings_begin_and_end_with_conditions(folder: &Path) {
         assert_eq!(functions["cuMemAlloc_v2"], 2, "{options:?}");
         run(&mut parts().cutape(&[&"check", &trace.path()])).assert_code(0);
     }
+}
+
+fn a_mark_before_the_first_call_starts(folder: &Path) {
+    let program = compiled("clean/nvtx_ranges");
+    let functions = |options: &[&str]| {
+        let trace = folder.join(format!("{}.cutape", options.len()));
+        run(&mut record(&trace, options, &[&program])).assert_code(0);
+        functions(&Trace::open(&trace).unwrap())
+    };
+    let all = functions(&[]);
+    assert!(all["cuLaunchKernel"] > 0);
+    assert_eq!(
+        functions(&["--start-at", "mark:before the first call"]),
+        all
+    );
 }
 
 /// The file of the trace is its owner's alone.

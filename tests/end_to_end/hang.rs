@@ -20,6 +20,8 @@ cutape_tests::tests![
     a_fault_is_explained,
     few_breadcrumbs_leave_candidates,
     without_breadcrumbs_waits_of_the_program_count,
+    a_paused_recording_is_no_evidence,
+    core_dumps_are_asked_for_through_pipes_only,
     programs_that_end_have_nothing_pending,
     breadcrumbs_change_nothing,
     what_cannot_be_is_refused,
@@ -43,9 +45,14 @@ struct Hanging {
 
 impl Hanging {
     fn start(folder: &Path, way: &str, options: &[&str]) -> Self {
+        Self::start_with(folder, way, options, &[])
+    }
+
+    fn start_with(folder: &Path, way: &str, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let trace = folder.join(format!("{way}.cutape"));
         let log = folder.join(format!("{way}.log"));
         let mut command = record(&trace, options, &[&program(folder), way]);
+        command.envs(variables.iter().copied());
         // A host function runs in the call that enqueues it, otherwise.
         if way == "callback" {
             command.env("CUTAPE_NULL_SCHEDULE", "lazy");
@@ -226,6 +233,44 @@ fn without_breadcrumbs_waits_of_the_program_count(folder: &Path) {
         (&stream["completed"], &stream["queued"]),
         (&Value::Null, &1.into())
     );
+}
+
+fn a_paused_recording_is_no_evidence(folder: &Path) {
+    let hanging = Hanging::start(folder, "value", &["--start-paused"]);
+    let report = hanging.hang();
+    // The launches before the wait are not in the trace.
+    assert_eq!(streams(&report)[0][1], "cuStreamWaitValue32", "{report:#}");
+    assert_eq!(report["left_out"]["paused_at_end"], true, "{report:#}");
+    assert_eq!(report["idle_ns"], Value::Null);
+    let text = run(&mut parts().cutape(&[&"hang", &"--watch", &"0", &hanging.trace]));
+    for line in [
+        "may wait at",
+        "threads may be in them",
+        "recording was paused",
+    ] {
+        assert!(text.stdout.contains(line), "{line}: {}", text.describe());
+    }
+    assert!(!text.stdout.contains("no progress"), "{}", text.describe());
+}
+
+fn core_dumps_are_asked_for_through_pipes_only(folder: &Path) {
+    let (pipe, dump) = (folder.join("pipe"), folder.join("dump"));
+    fs::write(&pipe, "no pipe").unwrap();
+    let variables = [
+        ("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1"),
+        ("CUDA_COREDUMP_PIPE", pipe.to_str().unwrap()),
+        ("CUDA_COREDUMP_FILE", dump.to_str().unwrap()),
+    ];
+    let hanging = Hanging::start_with(folder, "value", &[], &variables);
+    let options: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"hang", &"--core", &"--watch", &"0"];
+    let output = run(parts().cutape(&options).arg(&hanging.trace));
+    output.assert_code(2);
+    assert!(
+        output.stderr.contains("is no pipe"),
+        "{}",
+        output.describe()
+    );
+    assert_eq!(fs::read(&pipe).unwrap(), b"no pipe");
 }
 
 fn programs_that_end_have_nothing_pending(folder: &Path) {

@@ -1,7 +1,6 @@
 //! The replays of `diff --execute` and `first --differs`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -14,7 +13,7 @@ use cutape_terminal::progress::Progress;
 
 use super::execute_child::{CHILD, KernelFile, Task, Work};
 use crate::guarded::GuardedOptions;
-use cutape_terminal::private_folder::PrivateFolder;
+use cutape_terminal::private_folder::{PrivateFolder, write_anew};
 
 /// Replays in guarded children.
 pub(crate) struct Children<'a> {
@@ -65,8 +64,11 @@ impl<'a> Children<'a> {
         let task = Task { images, work };
         let path = self.folder.path("task.json");
         let text = serde_json::to_string(&task).unwrap_or_default();
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let cannot = |error| format!("{}: {error}", path.display());
+        write_anew(&path, text.as_bytes()).map_err(cannot)?;
         let command = || {
+            // The child of an earlier attempt may have changed it.
+            let _ = write_anew(&path, text.as_bytes());
             let mut command = Command::new(&self.program);
             command.arg(CHILD).arg("--child-driver").arg(&self.driver);
             command.arg("--child-task").arg(&path);
@@ -105,7 +107,7 @@ impl Replays for Children<'_> {
         let mut files = Vec::new();
         for (call, kernel) in kernels {
             let file = self.folder.path(format!("kernel-{call}"));
-            fs::write(&file, &kernel.image)
+            write_anew(&file, &kernel.image)
                 .map_err(|error| format!("{}: {error}", file.display()))?;
             files.push(KernelFile {
                 call,

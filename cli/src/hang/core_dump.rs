@@ -2,8 +2,8 @@
 //! names, the trace has in its metadata.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -46,9 +46,16 @@ pub(super) fn request(trace: &Trace) -> Result<(), Failure> {
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(&pipe);
-    opened
-        .and_then(|mut pipe| pipe.write_all(b"1"))
-        .map_err(|error| Failure::unusable(format!("--core: {}: {error}", pipe.display())))?;
+    let asked = opened.and_then(|mut opened| {
+        // The trace may name any file.
+        if !opened.metadata()?.file_type().is_fifo() {
+            return Err(io::Error::other(
+                "is no pipe, so the driver has not made it",
+            ));
+        }
+        opened.write_all(b"1")
+    });
+    asked.map_err(|error| Failure::unusable(format!("--core: {}: {error}", pipe.display())))?;
     let begun = Instant::now();
     while existing(trace).len() == known.len() || trace.writer().is_some() {
         if begun.elapsed() > PATIENCE {

@@ -7,9 +7,9 @@ use std::path::Path;
 use cutape_format::Trace;
 use serde::Serialize;
 
+use super::page::table;
 use super::ranks::{self, RankBuilder, Ranks};
 use super::sharing::{SharedObjects, Sharer};
-use super::tables::table;
 use cutape_calls::CallSet;
 use cutape_format::{ClockStart, TraceClock};
 use cutape_model::ExchangeBuilder;

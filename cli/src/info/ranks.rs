@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use cutape_format::{Call, ClockStart, Trace};
 use serde::Serialize;
 
-use super::tables::table;
+use super::page::table;
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_calls::{CallSet, Chooser, Markers};
 use cutape_format::TraceClock;

@@ -8,7 +8,7 @@ use cutape_model::{Evidence, ExchangeSite, Exchanges, Sharing};
 use cutape_registry::SharedKind;
 use serde::Serialize;
 
-use super::tables::table;
+use super::page::table;
 use cutape_render::quantity::{count, grouped};
 use cutape_terminal::output::printable;
 

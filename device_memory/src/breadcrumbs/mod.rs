@@ -129,7 +129,10 @@ impl Breadcrumbs {
         let taken = self.lock().take(key);
         let Some((word, value)) = taken else { return };
         match recorder.write_value(word.for_devices, value, stream) {
-            Ok(()) => note(recorder, (key.0, stream), word.address, value, kind),
+            Ok(()) => {
+                self.lock().enqueued(key);
+                note(recorder, (key.0, stream), word.address, value, kind);
+            }
             Err(refused) => {
                 self.lock().refuse(key);
                 let kind = breadcrumb::REFUSED;

@@ -69,6 +69,9 @@ struct Stream {
     word: Option<Word>,
     /// The driver has refused to write it.
     is_refused: bool,
+    /// A thread has taken a value that is not enqueued yet. Another one's could be enqueued before it,
+    /// and the word would say that work is complete which is not.
+    is_taken: bool,
     /// The last value that it is to write.
     last: u32,
     /// Launches since its last breadcrumb.
@@ -169,19 +172,27 @@ impl Table {
         Some(stream.word.is_some() && is_due)
     }
 
-    /// The next value of a stream's word; `None` if it gets none now.
+    /// The next value of a stream's word, which is to be enqueued; `None` if it gets none now.
     pub(super) fn take(&mut self, key: StreamKey) -> Option<(Word, u32)> {
         let stream = self.stream(key);
         let word = stream.word?;
-        if !spacing::has_room(stream.outstanding()) {
+        if stream.is_taken || !spacing::has_room(stream.outstanding()) {
             return None;
         }
+        stream.is_taken = true;
         stream.launches = 0;
         stream.last = stream.last.wrapping_add(1);
         Some((word, stream.last))
     }
 
-    /// The driver has refused to write the last value.
+    /// The value that was taken is enqueued.
+    pub(super) fn enqueued(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.is_taken = false;
+        }
+    }
+
+    /// The driver has refused to write the value that was taken.
     pub(super) fn refuse(&mut self, key: StreamKey) {
         let stream = self.stream(key);
         (stream.word, stream.is_refused) = (None, true);
@@ -231,6 +242,24 @@ mod tests {
         table.end_context(7);
         assert!(!table.is_any_behind());
         assert!(table.take((7, 0x54)).is_none());
+    }
+
+    #[test]
+    fn values_are_enqueued_in_their_order() {
+        let memory: Vec<AtomicU32> = (0..PAGE).map(|_| AtomicU32::new(0)).collect();
+        let mut table = table(&memory);
+        let one = (7, 0x51);
+        assert_eq!(table.take(one).expect("a word").1, 1);
+        // Another thread, before the first one has enqueued its value.
+        assert_eq!(table.count_launch(one, 1), Some(true));
+        assert!(table.take(one).is_none());
+        assert!(table.take((7, 0x52)).is_some());
+        table.enqueued(one);
+        assert_eq!(table.count_launch(one, 1), Some(true));
+        assert_eq!(table.take(one).expect("a word").1, 2);
+        table.end_stream(one.1);
+        table.enqueued(one);
+        assert!(table.take(one).is_some());
     }
 
     #[test]

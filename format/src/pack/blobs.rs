@@ -63,7 +63,9 @@ impl Blob<'_> {
             Origin::File(range) => range.read().map(Cow::Owned).map_err(Unread::File),
             Origin::Memory(read, piece) => read(*piece).map(Cow::Owned).map_err(Unread::Memory),
             Origin::Changed(bytes) => Ok(Cow::Owned(bytes.to_vec())),
-            Origin::Synthetic(synthetic) => Ok(Cow::Owned(synthetic.bytes())),
+            Origin::Synthetic(synthetic) => {
+                synthetic.bytes().map(Cow::Owned).map_err(Unread::Memory)
+            }
         }
         .map(make)
     }

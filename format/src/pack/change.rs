@@ -144,7 +144,7 @@ pub(crate) fn changed(
     }
     Some(match (new, bytes) {
         (NewBytes::Other(other), _) => (kept, other.to_vec()),
-        (NewBytes::Synthetic(synthetic), _) => (kept, synthetic.bytes()),
+        (NewBytes::Synthetic(synthetic), _) => (kept, synthetic.bytes().unwrap_or_default()),
         (_, Bytes::Unreadable | Bytes::Omitted(_)) => return None,
         (NewBytes::Omitted, _) => {
             let length = bytes.length().filter(|&length| length > 0)?;

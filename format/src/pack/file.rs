@@ -29,11 +29,14 @@ fn temporary() -> MutexGuard<'static, Vec<PathBuf>> {
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes all [`TemporaryFile`]s of this process, which is about to end.
+/// Removes all [`TemporaryFile`]s of this process, which is about to end: other threads can make none
+/// from now on.
 pub fn remove_temporary_files() {
-    for path in &*temporary() {
+    let files = temporary();
+    for path in &*files {
         let _ = fs::remove_file(path);
     }
+    std::mem::forget(files);
 }
 
 /// A file written under another name; removed unless it is published.
@@ -62,9 +65,11 @@ impl TemporaryFile {
             let path = target.with_file_name(hidden);
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
+            // Not between making the file and listing it does the process end.
+            let mut files = temporary();
             match options.open(&path) {
                 Ok(file) => {
-                    temporary().push(path.clone());
+                    files.push(path.clone());
                     return Ok(Self { path, file });
                 }
                 // Left by an earlier process of the same number.

@@ -399,12 +399,14 @@ fn write_calls(
             let mut body = trace.load(chunk)?;
             // A chunk of a later version is kept as it is.
             if trace.chunk(chunk).head.kind != chunk_kind::CALLS {
-                let is_table = trace.chunk(chunk).head.kind == chunk_kind::SIGNATURES;
-                if !is_table && changes.redaction.is_some() {
+                // Without the erased ones, calls would seem to be lost.
+                let kind = trace.chunk(chunk).head.kind;
+                let is_known = matches!(kind, chunk_kind::SIGNATURES | chunk_kind::ERASED);
+                if !is_known && changes.redaction.is_some() {
                     return Ok(None);
                 }
                 if let Some(selection) = selection {
-                    body = selection.table(trace.chunk(chunk).head.kind, body);
+                    body = selection.table(kind, body);
                 }
                 return Ok(Some((chunk, StoredBody::new(body), None)));
             }

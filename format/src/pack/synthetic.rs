@@ -1,5 +1,7 @@
 //! Contents that take the place of payloads.
 
+use std::io;
+
 use crate::layout::BlobRef;
 use crate::pack::record::blob_of;
 
@@ -76,10 +78,15 @@ impl Synthetic {
         }
     }
 
-    /// The bytes.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let length = usize::try_from(self.length).unwrap_or(0);
-        let mut bytes = Vec::with_capacity(length.next_multiple_of(4));
+    /// The bytes. A payload that is only hashed may claim more than memory holds.
+    pub(crate) fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let length = usize::try_from(self.length).map_err(io::Error::other)?;
+        let reserved = bytes.try_reserve_exact(length.saturating_add(3));
+        reserved.map_err(|_| {
+            let what = format!("no memory for the {length} bytes in the place of a payload");
+            io::Error::new(io::ErrorKind::OutOfMemory, what)
+        })?;
         let mut state = self.length;
         while bytes.len() < length {
             let number = match self.range {
@@ -97,7 +104,7 @@ impl Synthetic {
             bytes.extend(number.to_le_bytes());
         }
         bytes.truncate(length);
-        bytes
+        Ok(bytes)
     }
 }
 
@@ -177,17 +184,21 @@ mod tests {
         let source = floats(5000, |at| (at % 7) as f32 - 3.0);
         let read = || Some(source.clone());
         let made = Synthetic::new(Contents::Statistics, 20_003, read).unwrap();
-        let bytes = made.bytes();
+        let bytes = made.bytes().unwrap();
         assert_eq!(bytes.len(), 20_003);
         let numbers = bytes.as_chunks::<4>().0.iter();
         let numbers: Vec<f32> = numbers.map(|word| f32::from_le_bytes(*word)).collect();
         assert!(numbers.iter().all(|number| (-4.0..=4.0).contains(number)));
         let mean = numbers.iter().sum::<f32>() / numbers.len() as f32;
         assert!(mean.abs() < 0.2, "{mean}");
-        assert_eq!(made.bytes(), bytes);
+        assert_eq!(made.bytes().unwrap(), bytes);
         let pattern = Synthetic::new(Contents::Pattern, 6, || None).unwrap();
-        assert_eq!(pattern.bytes(), [0, 0, 0x80, 0x3f, 0, 0]);
+        assert_eq!(pattern.bytes().unwrap(), [0, 0, 0x80, 0x3f, 0, 0]);
         assert_ne!(made.blob(), Synthetic { length: 6, ..made }.blob());
         assert_eq!(Synthetic::new(Contents::Zeros, 6, || None), None);
+        for length in [1 << 60, u64::MAX] {
+            let long = Synthetic::new(Contents::Pattern, length, || None).unwrap();
+            assert!(long.bytes().is_err());
+        }
     }
 }

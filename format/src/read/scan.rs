@@ -84,10 +84,14 @@ impl Trace {
         self.check_numbers();
     }
 
-    /// Looks for chunks whose first call has a number that the chunks before cannot hold. In a
-    /// repaired trace that is no damage, nor where chunks were erased: lost calls keep their numbers.
+    /// Whether calls were lost or erased, whose numbers in their threads are then missing.
+    pub(crate) fn may_lack_numbers(&self) -> bool {
+        self.meta_value("repair.0").is_some() || self.has_erased()
+    }
+
+    /// Looks for chunks whose first call has a number that the chunks before cannot hold.
     fn check_numbers(&mut self) {
-        if self.meta_value("repair.0").is_some() || self.has_erased() {
+        if self.may_lack_numbers() {
             return;
         }
         let mut wrong = Vec::new();

@@ -101,8 +101,8 @@ impl WalkSummary {
 
     /// Chunks whose head, or whose entry in the call counts, does not agree with their records.
     fn misnumbered_chunks(&self, trace: &Trace) -> Vec<Damage> {
-        // A repaired trace has gaps; what follows a gap is numbered by its head.
-        let is_repaired = trace.meta_value("repair.0").is_some();
+        // What follows a gap is numbered by its head.
+        let may_have_gaps = trace.may_lack_numbers();
         let mut counts: Vec<_> = self
             .counts
             .iter()
@@ -114,7 +114,7 @@ impl WalkSummary {
             let mut entered = 0;
             for (head, count) in chunks {
                 let (thread, first) = (head.thread, head.first);
-                let is_gap = is_repaired && entered < first;
+                let is_gap = may_have_gaps && entered < first;
                 if entered != first && !is_gap {
                     let what = format!(
                         "a chunk of calls begins with call {entered} of thread {thread}, \

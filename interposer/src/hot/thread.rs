@@ -726,15 +726,19 @@ impl Thread {
     /// Notes that calls are missing before the one in progress.
     fn note_gap(&self, pausing: Pausing) {
         self.noted.set(pausing);
-        let (paused, resumed) = recording::control().pause_ticks();
+        let control = recording::control();
+        let (paused, resumed) = control.pause_ticks();
+        // Otherwise another pause has begun since, or ended: these are its times.
+        let are_known = control.pausing() == pausing;
         let note = GapNote {
             calls: self.left_out.replace(0),
             pause: pausing.pauses(),
-            paused,
+            paused: if are_known { paused } else { 0 },
             // 0 would say that the pause goes on.
             resumed: match pausing.is_paused() {
                 true => 0,
-                false => resumed.max(1),
+                false if are_known => resumed.max(1),
+                false => clock::ticks(),
             },
         };
         self.note(note_kind::GAP, |draft| draft.put_encoded(note));

@@ -48,12 +48,6 @@ fn put(note: MarkerNote, domain: &[u8], text: &[u8]) {
     if !recording::records(state) && state != NOT_STARTED && state != STARTING {
         return;
     }
-    if matches!(
-        note.action,
-        marker_action::MARK | marker_action::PUSH | marker_action::START
-    ) {
-        conditions::marked(text);
-    }
     let ticks = clock::ticks();
     // SAFETY: the state lives as long as its thread, which is this one.
     let thread = unsafe { &*thread::current() };
@@ -75,8 +69,15 @@ fn put(note: MarkerNote, domain: &[u8], text: &[u8]) {
     });
 }
 
-/// Writes a marker to the trace. If the trace cannot grow, the next call says so.
+/// Writes a marker to the trace. If the trace cannot grow, the next call says so. The marker may be
+/// what the recording waits for.
 fn write(note: MarkerNote, domain: &[u8], text: &[u8]) {
+    if matches!(
+        note.action,
+        marker_action::MARK | marker_action::PUSH | marker_action::START
+    ) {
+        conditions::marked(text);
+    }
     let length = RECORD_HEAD_LENGTH + MarkerNote::LENGTH + domain.len() + text.len();
     CHUNK.put(note_kind::MARKER, length, |record| {
         record.put_encoded(note)?;

@@ -42,8 +42,8 @@ type Case = (
     &'static [Expected],
 );
 
-fn followed(steps: &[Step], marks: &[Mark], word: Option<u32>) -> PendingWork {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
+/// A trace that begins with the calls before the steps of a case.
+fn begun() -> TraceBuilder {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     let start: [Step; START as usize] = [
         ("cuDevicePrimaryCtxRetain", &[CONTEXT, 0], 0),
@@ -53,31 +53,40 @@ fn followed(steps: &[Step], marks: &[Mark], word: Option<u32>) -> PendingWork {
         ("cuStreamCreate", &[BLOCKING, 0], 0),
         ("cuEventCreate", &[EVENT, 0], 0),
     ];
-    for (number, &(name, arguments, result)) in (0..).zip(start.iter().chain(steps)) {
-        let function = cutape_registry::function(name).expect(name);
-        builder.call(NewCall {
-            name,
-            arguments,
-            ..NewCall::default()
-        });
-        let marks = marks.iter().filter(|mark| mark.0 + START == number);
-        for &(_, kind, value) in marks {
-            let note = BreadcrumbNote {
-                context: CONTEXT,
-                stream: ONE,
-                address: WORD,
-                value,
-                kind,
-            };
-            builder.note(0, note_kind::BREADCRUMB, note, &[]);
-        }
-        let made = arguments[0].to_le_bytes();
-        let makes = matches!(function.params[0].role, Role::Make(..) | Role::Get(_));
-        let out = [NewSnapshot::pointee(0, &made)];
-        if result != IN_FLIGHT {
-            builder.leave(0, result, if makes { &out } else { &[] });
-        }
+    for step in start {
+        put(&mut builder, step, &[]);
     }
+    builder
+}
+
+/// Adds a step and its breadcrumbs.
+fn put(builder: &mut TraceBuilder, (name, arguments, result): Step, marks: &[(u8, u32)]) {
+    let function = cutape_registry::function(name).expect(name);
+    builder.call(NewCall {
+        name,
+        arguments,
+        ..NewCall::default()
+    });
+    for &(kind, value) in marks {
+        let note = BreadcrumbNote {
+            context: CONTEXT,
+            stream: ONE,
+            address: WORD,
+            value,
+            kind,
+        };
+        builder.note(0, note_kind::BREADCRUMB, note, &[]);
+    }
+    let made = arguments[0].to_le_bytes();
+    let makes = matches!(function.params[0].role, Role::Make(..) | Role::Get(_));
+    let out = [NewSnapshot::pointee(0, &made)];
+    if result != IN_FLIGHT {
+        builder.leave(0, result, if makes { &out } else { &[] });
+    }
+}
+
+fn observed(builder: &TraceBuilder, word: Option<u32>) -> PendingWork {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("cutape-pending-{}-{number}.cutape", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -89,6 +98,16 @@ fn followed(steps: &[Step], marks: &[Mark], word: Option<u32>) -> PendingWork {
         work.observe(&call, &mut |address| word.filter(|_| address == WORD));
     }
     work
+}
+
+fn followed(steps: &[Step], marks: &[Mark], word: Option<u32>) -> PendingWork {
+    let mut builder = begun();
+    for (number, &step) in (0..).zip(steps) {
+        let marks = marks.iter().filter(|mark| mark.0 == number);
+        let marks: Vec<_> = marks.map(|&(_, kind, value)| (kind, value)).collect();
+        put(&mut builder, step, &marks);
+    }
+    observed(&builder, word)
 }
 
 fn pending(work: &PendingWork) -> Vec<(u64, Vec<u64>, usize)> {
@@ -292,4 +311,35 @@ fn nothing_changes_after_an_error_of_earlier_work() {
     };
     assert_eq!(work.failure(), Some(failure));
     assert_eq!(pending(&work), [(ONE, vec![0], 1)]);
+}
+
+#[test]
+fn a_wait_that_overlaps_the_record_may_be_for_an_earlier_one() {
+    let wait = NewCall {
+        name: "cuEventSynchronize",
+        arguments: &[EVENT],
+        thread: 1,
+        ..NewCall::default()
+    };
+    for (overlaps, expected) in [(true, vec![(ONE, vec![0], 1)]), (false, vec![])] {
+        let mut builder = begun();
+        put(&mut builder, FILL_ONE, &[]);
+        put(&mut builder, (RECORD_ONE.0, RECORD_ONE.1, IN_FLIGHT), &[]);
+        if overlaps {
+            builder.call(wait).leave(0, 0, &[]);
+        } else {
+            builder.leave(0, 0, &[]).call(wait);
+        }
+        builder.leave(1, 0, &[]);
+        assert_eq!(pending(&observed(&builder, None)), expected, "{overlaps}");
+    }
+}
+
+#[test]
+fn a_thread_is_in_its_last_call() {
+    let wait = ("cuStreamSynchronize", &[ONE][..], IN_FLIGHT);
+    let work = followed(&[FILL_ONE, wait, FILL_TWO], &[], None);
+    assert!(work.in_flight().is_empty(), "{:?}", work.in_flight());
+    let work = followed(&[FILL_ONE, FILL_TWO, wait], &[], None);
+    assert_eq!(work.in_flight().len(), 1);
 }

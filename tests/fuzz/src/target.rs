@@ -48,6 +48,11 @@ pub const TARGETS: &[Target] = &[
     verb("export-chrome", "export --format chrome --output OUT IN"),
     verb("diff", "diff SOUND IN"),
     verb("pack", "pack IN"),
+    verb(
+        "redact",
+        "redact --remove payloads,parameters,environment,paths,names --output OUT IN",
+    ),
+    verb("hang", "hang --watch 0 IN"),
     verb("repair", "repair --output OUT IN"),
     verb("trim", "trim --output OUT --calls 2..9 IN"),
     verb("images", "extract --images IN OUT"),

@@ -5,7 +5,7 @@ use super::redactor::Redactor;
 use crate::layout::{Mapping, ResolvedAddress, Symbol};
 
 /// Facts that tell neither contents nor texts of the program.
-const HARMLESS: [&str; 23] = [
+const HARMLESS: [&str; 25] = [
     "payloads",
     "outputs",
     "outputs-of-exchanges",
@@ -29,9 +29,11 @@ const HARMLESS: [&str; 23] = [
     "cut.changed",
     "cut.state",
     "cut.state-call",
+    "kept.time",
+    "kept.earlier-calls",
 ];
 /// The same for keys that begin so.
-const HARMLESS_STARTS: [&str; 9] = [
+const HARMLESS_STARTS: [&str; 8] = [
     "recorder.",
     "host.",
     "device.",
@@ -40,7 +42,6 @@ const HARMLESS_STARTS: [&str; 9] = [
     "repair.",
     "cut.state-",
     "left-out.",
-    "kept.",
 ];
 
 impl Redactor<'_> {
@@ -80,6 +81,9 @@ impl Redactor<'_> {
                 true => String::new(),
                 false => value,
             }),
+            // It may name a mark.
+            "kept.reason" if self.removes_texts() => Some("removed".to_owned()),
+            "kept.reason" => Some(value),
             "cut.source" | "cut.source-blake3" | "cut.choice" => Some(match self.removes_texts() {
                 true => String::new(),
                 false => value,
@@ -105,7 +109,8 @@ impl Redactor<'_> {
         }
         if self.removes(Secret::Paths) {
             for symbol in &mut all {
-                let function = symbol.text.rsplit_once(" in ");
+                // The name of a library may have this word, too.
+                let function = symbol.text.split_once(" in ");
                 symbol.text = function.map_or(String::new(), |(function, _)| function.to_owned());
             }
             all.retain(|symbol| !symbol.text.is_empty());

@@ -104,11 +104,7 @@ impl Texts {
 
     /// What takes the place of a path.
     pub(super) fn path(&self, path: &[u8]) -> String {
-        // Files of the system are the same everywhere; `[heap]` and the like are no files.
-        let is_of_system = [&b"/usr/lib"[..], b"/lib", b"["]
-            .iter()
-            .any(|start| path.starts_with(start));
-        match is_of_system || path.is_empty() {
+        match is_of_system(path) || path.is_empty() {
             true => String::from_utf8_lossy(path).into_owned(),
             false => numbered("path", self.paths.get(path)),
         }
@@ -123,6 +119,55 @@ impl Texts {
     }
 }
 
+/// Folders whose files are the same everywhere.
+const FOLDERS: [&[u8]; 5] = [
+    b"/lib/",
+    b"/lib64/",
+    b"/usr/lib/",
+    b"/usr/lib64/",
+    b"/usr/libexec/",
+];
+
+/// Whether a path says nothing about its user. `[heap]` and the like are no files; what a program
+/// calls its memory has a colon.
+fn is_of_system(path: &[u8]) -> bool {
+    let is_letter = |byte: &u8| byte.is_ascii_lowercase();
+    match path {
+        [b'[', name @ .., b']'] => name.iter().all(is_letter),
+        _ => {
+            let leads_out = path.split(|&byte| byte == b'/').any(|part| part == b"..");
+            !leads_out && FOLDERS.iter().any(|folder| path.starts_with(folder))
+        }
+    }
+}
+
 fn numbered(what: &str, number: Option<&usize>) -> String {
     format!("{what}-{}", number.copied().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_the_system_stay() {
+        for (path, stays) in [
+            ("/usr/lib/x86_64-linux-gnu/libm.so.6", true),
+            ("/lib64/ld-linux-x86-64.so.2", true),
+            ("[heap]", true),
+            ("", true),
+            ("/library/alice/app", false),
+            ("/usr/library/alice/app", false),
+            ("/usr/lib/../../home/alice/app", false),
+            ("/lib/../home/alice/app", false),
+            ("[secret]/kernel.cubin", false),
+            ("[anon:secret]", false),
+            ("relative/lib/kernel.cubin", false),
+        ] {
+            let mut texts = Texts::default();
+            texts.add_path(path.as_bytes());
+            let expected = if stays { path } else { "path-1" };
+            assert_eq!(texts.path(path.as_bytes()), expected);
+        }
+    }
 }
