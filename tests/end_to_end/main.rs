@@ -6,6 +6,7 @@ mod baselines;
 mod bench;
 mod call_sets;
 mod causes;
+mod compat;
 mod corpus;
 mod ctl;
 mod damage;
@@ -29,6 +30,7 @@ mod hang;
 mod inputs;
 mod inspect;
 mod installed;
+mod interface;
 mod kill;
 mod launch_outputs;
 mod launchers;
@@ -81,6 +83,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("bench", bench::add_to),
     ("call_sets", call_sets::add_to),
     ("causes", causes::add_to),
+    ("compat", compat::add_to),
     ("ctl", ctl::add_to),
     ("corpus", corpus::add_to),
     ("damage", damage::add_to),
@@ -101,6 +104,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("inputs", inputs::add_to),
     ("inspect", inspect::add_to),
     ("installed", installed::add_to),
+    ("interface", interface::add_to),
     ("launch_outputs", launch_outputs::add_to),
     ("launchers", launchers::add_to),
     ("machines", machines::add_to),
