@@ -53,6 +53,7 @@ mod redact;
 mod references;
 mod report;
 mod sandbox;
+mod sanitized;
 mod size;
 mod sources;
 mod stacks;
@@ -120,6 +121,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("redact", redact::add_to),
     ("references", references::add_to),
     ("sandbox", sandbox::add_to),
+    ("sanitized", sanitized::add_to),
     ("size", size::add_to),
     ("sources", sources::add_to),
     ("stacks", stacks::add_to),
