@@ -29,6 +29,8 @@ mod guarded;
 mod hang;
 mod info;
 mod inspect;
+#[cfg(test)]
+mod interface;
 mod live;
 mod manual;
 mod mark;

@@ -137,6 +137,7 @@ mod tests {
     use crate::read::marker::MarkerSource;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn marks_are_added_behind_what_is_claimed() {
         let path = std::env::temp_dir().join(format!("append-{}.cutape", std::process::id()));
         let table = "cutape-signatures\t1\nfunction\t0\ta\ta\tS\tCUresult\tplain\n";

@@ -410,6 +410,35 @@ mod tests {
         assert!(control.pausing().is_paused());
     }
 
+    /// Who sees a pause sees its ticks: under Miri, with the orders that the memory model allows.
+    #[test]
+    fn pauses_are_seen_with_their_ticks() {
+        const PAUSES: u32 = 4;
+        let control = Control::of_no_file();
+        control.begin(4096, true, None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for pause in 1..=u64::from(PAUSES) {
+                    assert!(control.pause(10 * pause));
+                    assert!(pause == PAUSES.into() || control.resume(10 * pause + 5));
+                }
+            });
+            loop {
+                let word = control.pausing();
+                let (paused, resumed) = control.pause_ticks();
+                let begun = u64::from(word.pauses());
+                // Later ones may have begun and ended since.
+                assert!(paused >= 10 * begun, "pause {begun} at {paused}");
+                let ended = begun - u64::from(word.is_paused());
+                assert!(ended == 0 || resumed >= 10 * ended + 5, "{ended} {resumed}");
+                if begun == PAUSES.into() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        });
+    }
+
     #[test]
     fn flight_recorders_serve_requests() {
         let control = Control::of_no_file();

@@ -6,6 +6,7 @@ mod baselines;
 mod bench;
 mod call_sets;
 mod causes;
+mod compat;
 mod corpus;
 mod ctl;
 mod damage;
@@ -29,6 +30,7 @@ mod hang;
 mod inputs;
 mod inspect;
 mod installed;
+mod interface;
 mod kill;
 mod launch_outputs;
 mod launchers;
@@ -51,6 +53,7 @@ mod redact;
 mod references;
 mod report;
 mod sandbox;
+mod sanitized;
 mod size;
 mod sources;
 mod stacks;
@@ -81,6 +84,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("bench", bench::add_to),
     ("call_sets", call_sets::add_to),
     ("causes", causes::add_to),
+    ("compat", compat::add_to),
     ("ctl", ctl::add_to),
     ("corpus", corpus::add_to),
     ("damage", damage::add_to),
@@ -101,6 +105,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("inputs", inputs::add_to),
     ("inspect", inspect::add_to),
     ("installed", installed::add_to),
+    ("interface", interface::add_to),
     ("launch_outputs", launch_outputs::add_to),
     ("launchers", launchers::add_to),
     ("machines", machines::add_to),
@@ -116,6 +121,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("redact", redact::add_to),
     ("references", references::add_to),
     ("sandbox", sandbox::add_to),
+    ("sanitized", sanitized::add_to),
     ("size", size::add_to),
     ("sources", sources::add_to),
     ("stacks", stacks::add_to),

@@ -9,6 +9,7 @@ mod commands;
 mod compiler;
 pub mod documents;
 mod findings;
+mod interface;
 pub mod loading;
 mod parts;
 mod process;
@@ -23,13 +24,14 @@ pub use case::{Case, Mode, Recording};
 pub use commands::{bare, calls_of, compiled, ending, files, names, record, replay};
 pub use compiler::compile;
 pub use findings::{Finding, read_findings};
+pub use interface::{Members, compare_interface};
 pub use parts::{Parts, clean_up, parts, root};
 pub use process::{Output, run, run_within, without_settings};
 pub use program::{Program, Variant, endings, programs};
 pub use screen::Screen;
 pub use stable::stable_dump;
 pub use suite::{Outcome, Suite, Verdict};
-pub use verb::{Verb, verbs};
+pub use verb::{Reader, Verb, readers, verbs};
 
 /// Adds these functions to the suite, each with a folder of its own.
 #[macro_export]

@@ -1,5 +1,7 @@
 //! The verbs of cutape, as its help describes them: tests of every verb need no list of them.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -115,4 +117,61 @@ fn required(usage: &str) -> String {
         rest = group[end + 1..].trim_start_matches("...");
     }
     text + rest
+}
+
+/// A command that reads a trace.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// The verb, or what is special about the command.
+    pub name: String,
+    words: String,
+    /// Whether it repairs damaged traces.
+    pub repairs: bool,
+}
+
+/// Beside a command for each verb that reads a trace.
+const OTHER_READERS: [(&str, &str); 4] = [
+    ("first-look", "TRACE"),
+    ("export-perfetto", "export --format perfetto TRACE -o OUT"),
+    ("export-parquet", "export --format parquet TRACE -o OUT"),
+    ("extract-all", "extract --all --driver null TRACE OUT"),
+];
+
+/// Commands that read a trace, of every verb but `view`, which looks for a terminal first.
+///
+/// # Panics
+/// As [`Verb::command_lines`].
+pub fn readers() -> Vec<Reader> {
+    let verbs = verbs().iter().filter(|verb| verb.name != "view");
+    let of_verbs = verbs.flat_map(|verb| {
+        let lines = verb.command_lines().into_iter();
+        let reading = lines.filter(|line| line.contains("sound.cutape"));
+        reading.map(|line| Reader {
+            name: verb.name.clone(),
+            words: line.replacen("sound.cutape", "TRACE", 1),
+            repairs: verb.name == "repair",
+        })
+    });
+    let others = OTHER_READERS.iter().map(|(name, words)| Reader {
+        name: (*name).to_owned(),
+        words: (*words).to_owned(),
+        repairs: false,
+    });
+    of_verbs.chain(others).collect()
+}
+
+impl Reader {
+    /// The arguments of cutape with which it reads that trace; if it writes an output, to there.
+    /// Verbs that take two traces get `sound.cutape` as the other one.
+    pub fn words_for<'a>(
+        &'a self,
+        trace: &'a Path,
+        output: &'a OsStr,
+    ) -> impl Iterator<Item = &'a OsStr> {
+        self.words.split(' ').map(move |word| match word {
+            "TRACE" => trace.as_os_str(),
+            "OUT" => output,
+            word => word.as_ref(),
+        })
+    }
 }

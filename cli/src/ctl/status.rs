@@ -201,7 +201,35 @@ pub(super) fn write_textfile(path: &Path, all: &[Status]) -> Result<(), Failure>
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use cutape_tests::{Members, compare_interface};
+
     use super::*;
+
+    /// `tests/interface/ctl_status.txt`: members of the JSON form, metrics and their labels.
+    #[test]
+    fn interface_of_status_stays() {
+        let all = [Status {
+            lost: Some("no space".into()),
+            ..status("a")
+        }];
+        let mut members = Members::default();
+        members.add("json", &serde_json::json!(all), &[]);
+        let mut offered: BTreeSet<String> = members.lines();
+        for line in prometheus(&all)
+            .lines()
+            .filter(|line| !line.contains("# HELP"))
+        {
+            let labels = "{trace=\"a\",process=\"7\"}";
+            let line = match line.split_once(labels) {
+                Some((name, _)) => format!("{name}{{trace,process}}"),
+                None => line.to_owned(),
+            };
+            offered.insert(format!("prometheus {line}"));
+        }
+        compare_interface("ctl_status.txt", &offered).unwrap_or_else(|message| panic!("{message}"));
+    }
 
     fn status(trace: &str) -> Status {
         Status {

@@ -1,6 +1,6 @@
 //! Records of a chunk: where they begin and end, and what each adds to a call.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::codec;
 use crate::layout::{
@@ -18,19 +18,27 @@ use crate::read::snapshot::{Bytes, RawSnapshots, SingleSnapshot};
 #[inline]
 pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8])> {
     let rest = body.get(offset..)?;
-    let word = rest.first_chunk::<RECORD_HEAD_LENGTH>()?;
-    // SAFETY: `word` is readable memory of 8 bytes, and `[u8; 8]` needs no alignment. Volatile,
-    // because the recorded process may store this word (in one instruction, it is aligned there)
-    // while its trace is followed.
-    let word = u64::from_le_bytes(unsafe { std::ptr::read_volatile(word) });
-    // Pairs with the Release store in `Record::commit`: what the head covers is not read earlier.
-    fence(Ordering::Acquire);
-    let head = RecordHead::from_word(word);
+    let head = RecordHead::from_word(head_word(rest.first_chunk()?));
     let length = head.length as usize;
     if length < RECORD_HEAD_LENGTH || !length.is_multiple_of(8) {
         return None;
     }
     Some((head, rest.get(..length)?))
+}
+
+/// The first word of a record. The recorded process may store it while its trace is followed; there
+/// it is aligned.
+#[inline]
+fn head_word(bytes: &[u8; RECORD_HEAD_LENGTH]) -> u64 {
+    let place = bytes.as_ptr().cast::<AtomicU64>();
+    if !place.is_aligned() {
+        return u64::from_le_bytes(*bytes);
+    }
+    // SAFETY: 8 readable bytes, aligned. A load changes nothing, so that a map that cannot be
+    // written will do.
+    let place = unsafe { &*place };
+    // Pairs with the Release stores in `Record` and `Slot`: what the head covers is not read earlier.
+    u64::from_le(place.load(Ordering::Acquire))
 }
 
 /// The records of a chunk's body: offset, head, bytes behind the head.
@@ -221,5 +229,109 @@ pub(crate) fn encoded_snapshots<'r>(
         record_kind::LEAVE => record.get(LEAVE_HEAD_LENGTH..),
         record_kind::NOTE => snapshots_of(head.function, record),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::UnsafeCell;
+
+    use super::*;
+    use crate::slot::{EnterForm, OutNumber, Slot, ValueForm};
+    use crate::write::Record;
+
+    const LENGTH: usize = 4096;
+
+    /// A thread buffer: one thread fills it while another reads it, as recorder and reader do through
+    /// maps of one file.
+    #[repr(align(8))]
+    struct Buffer(UnsafeCell<[u8; LENGTH]>);
+
+    // SAFETY: that it is, with heads as the only synchronisation, is what Miri is to check.
+    unsafe impl Sync for Buffer {}
+
+    impl Buffer {
+        /// Space at an offset, for one record.
+        ///
+        /// # Safety
+        /// Only one thread may ask for it.
+        #[allow(clippy::mut_from_ref, reason = "as in memory that is mapped")]
+        unsafe fn space(&self, at: usize) -> &mut [u8] {
+            assert!(at + Slot::LENGTH <= LENGTH);
+            // SAFETY: within the buffer; nobody else writes there.
+            unsafe {
+                std::slice::from_raw_parts_mut(self.0.get().cast::<u8>().add(at), Slot::LENGTH)
+            }
+        }
+
+        /// # Safety
+        /// Only one thread may ask for it.
+        #[allow(clippy::mut_from_ref, reason = "as in memory that is mapped")]
+        unsafe fn slot(&self, at: usize) -> &mut Slot {
+            // SAFETY: as the caller says; records begin at multiples of 8.
+            unsafe { &mut *self.space(at).as_mut_ptr().cast() }
+        }
+
+        fn body(&self) -> &[u8] {
+            // SAFETY: as the buffer's; what is not published is not looked at, but for heads.
+            unsafe { std::slice::from_raw_parts(self.0.get().cast(), LENGTH) }
+        }
+    }
+
+    /// Writes the records of a call in every form. Returns where they end.
+    fn write(buffer: &Buffer, mut at: usize, number: u64) -> usize {
+        // SAFETY: one thread calls this.
+        let slot = |at| unsafe { buffer.slot(at) };
+        let form = EnterForm::new(7, &[8, 8]).unwrap();
+        at += slot(at).put_enter(&form, number, &[number; 4], || number).1;
+        at += slot(at).put_leave_value(1, ValueForm::new(0, false), number);
+        let out = OutNumber {
+            parameter: 0,
+            bytes: 8,
+            number,
+        };
+        at += slot(at).put_leave_pair(7, number, [out; 2]);
+        // SAFETY: as above.
+        let mut record = Record::new(unsafe { buffer.space(at) }).unwrap();
+        record.put_number(number, 8).unwrap();
+        at + record
+            .commit(record_kind::NOTE, note_kind::SNAPSHOTS)
+            .unwrap()
+    }
+
+    /// `tests/sanitizers.sh miri` runs it under many schedules, and finds the race if a head is not
+    /// stored with Release.
+    #[test]
+    fn published_records_are_whole() {
+        const CALLS: u64 = 4;
+        const OF_A_CALL: u64 = 4;
+        let buffer = Buffer(UnsafeCell::new([0; LENGTH]));
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..CALLS).fold(0, |at, number| write(&buffer, at, number + 1)));
+            let (mut at, mut seen) = (0, 0);
+            while seen < CALLS * OF_A_CALL {
+                let Some((head, record)) = record_at(buffer.body(), at) else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                let number = seen / OF_A_CALL + 1;
+                let words = record[RECORD_HEAD_LENGTH..].chunks_exact(8);
+                let words: Vec<_> = words
+                    .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+                    .collect();
+                match (head.kind, &*words) {
+                    (record_kind::ENTER, [ticks, caller, first, second]) => {
+                        assert_eq!([ticks, caller, first, second], [&number; 4]);
+                    }
+                    (record_kind::LEAVE_VALUE | record_kind::NOTE, [found]) => {
+                        assert_eq!(*found, number);
+                    }
+                    (record_kind::LEAVE, [ticks, ..]) => assert_eq!(*ticks, number),
+                    other => panic!("{other:?}"),
+                }
+                at += record.len();
+                seen += 1;
+            }
+        });
     }
 }

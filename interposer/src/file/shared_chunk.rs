@@ -94,10 +94,13 @@ impl SharedChunk {
                 length,
                 used: AtomicUsize::new(CHUNK_HEAD_LENGTH),
             }));
-            // If another thread was first, ours stays empty in the file.
-            let _ = self
-                .region
-                .compare_exchange(region, new, Ordering::AcqRel, Ordering::Relaxed);
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            let published = self.region.compare_exchange(region, new, success, failure);
+            if published.is_err() {
+                // Another thread was first: ours stays empty in the file.
+                // SAFETY: made above, and seen by no other thread.
+                drop(unsafe { Box::from_raw(new) });
+            }
         }
     }
 

@@ -37,8 +37,8 @@ const BLOBS: usize = 4;
 /// `Thread::next` and `Thread::end` while there is no buffer.
 const NOWHERE: *mut u8 = core::ptr::dangling_mut::<u64>().cast();
 /// How often the system runs the destructors of a thread's values; each round may still call the
-/// driver.
-const DESTRUCTOR_ROUNDS: u8 = 4;
+/// driver. ThreadSanitizer's part of a thread ends in the last one.
+const DESTRUCTOR_ROUNDS: u8 = if cfg!(thread_sanitizer) { 3 } else { 4 };
 /// `Thread::ordinal` before the first call.
 const NO_ORDINAL: u32 = u32::MAX;
 /// `Thread::active` in `outside_calls`.

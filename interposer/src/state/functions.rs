@@ -50,6 +50,41 @@ static TABLE: [Entry; ENTRIES] = [const {
     }
 }; ENTRIES];
 
+/// A layout that its entry has no more. A launch on another thread may still read it, so it is not
+/// freed, and stays reachable: LeakSanitizer would let a program fail that was compiled with it.
+struct Retired {
+    _layout: *mut ParameterLayout,
+    next: *mut Retired,
+}
+
+/// The last one, which leads to the others.
+static RETIRED: AtomicPtr<Retired> = AtomicPtr::new(core::ptr::null_mut());
+
+impl Entry {
+    /// Sets the layout, or NULL.
+    fn set_layout(&self, layout: *mut ParameterLayout) {
+        let old = self.layout.swap(layout, Ordering::AcqRel);
+        if old.is_null() {
+            return;
+        }
+        let mut retired = Box::new(Retired {
+            _layout: old,
+            next: RETIRED.load(Ordering::Acquire),
+        });
+        loop {
+            let (last, new) = (retired.next, Box::into_raw(retired));
+            match RETIRED.compare_exchange(last, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => {
+                    // SAFETY: made above, and seen by no other thread.
+                    retired = unsafe { Box::from_raw(new) };
+                    retired.next = now;
+                }
+            }
+        }
+    }
+}
+
 /// The table is not empty.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
@@ -100,9 +135,8 @@ pub(crate) fn add(handle: u64, is_kernel: bool, owner: u64) {
     }
     if entry.state.load(Ordering::Acquire) != state || entry.owner.load(Ordering::Acquire) != owner
     {
-        // The driver has reused the handle. The old layout is leaked: a launch on another thread
-        // may still read it.
-        entry.layout.store(core::ptr::null_mut(), Ordering::Release);
+        // The driver has reused the handle.
+        entry.set_layout(core::ptr::null_mut());
         entry.is_noted.store(false, Ordering::Release);
         entry.owner.store(owner, Ordering::Release);
         entry.state.store(state, Ordering::Release);
@@ -218,7 +252,7 @@ pub(crate) fn layout(handle: u64) -> Option<(&'static ParameterLayout, bool)> {
         return None;
     }
     let layout = Box::into_raw(Box::new(ask(handle, state == 1)?));
-    entry.layout.store(layout, Ordering::Release);
+    entry.set_layout(layout);
     // SAFETY: just leaked.
     Some((unsafe { &*layout }, true))
 }

@@ -10,7 +10,7 @@ use cutape_format::layout::{
     ChunkHead, FILE_HEAD_LENGTH, FileHead, MAJOR, chunk_kind, record_kind,
 };
 use cutape_format::{NewCall, Trace, TraceBuilder};
-use cutape_tests::{Suite, Verdict, parts, run, verbs};
+use cutape_tests::{Reader, Suite, Verdict, parts, readers, run};
 
 use super::files::{NOBODY, as_user, contents, expect_refusal, is_root, sound};
 
@@ -24,43 +24,6 @@ pub(crate) fn add_to(suite: &mut Suite) {
             suite.test(name, move |folder| bad_trace(folder, bad, &reader));
         }
     }
-}
-
-/// A command that reads a trace.
-struct Reader {
-    name: String,
-    /// `TRACE` is the trace, `OUT` an output that does not exist.
-    words: String,
-    /// Whether it repairs damaged traces.
-    repairs: bool,
-}
-
-/// Beside a command for each verb that reads a trace.
-const OTHER_READERS: &[(&str, &str)] = &[
-    ("first-look", "TRACE"),
-    ("export-perfetto", "export --format perfetto TRACE -o OUT"),
-    ("export-parquet", "export --format parquet TRACE -o OUT"),
-    ("extract-all", "extract --all --driver null TRACE OUT"),
-];
-
-fn readers() -> Vec<Reader> {
-    // `view` looks for a terminal first.
-    let verbs = verbs().iter().filter(|verb| verb.name != "view");
-    let of_verbs = verbs.flat_map(|verb| {
-        let lines = verb.command_lines().into_iter();
-        let reading = lines.filter(|line| line.contains("sound.cutape"));
-        reading.map(|line| Reader {
-            name: verb.name.clone(),
-            words: line.replacen("sound.cutape", "TRACE", 1),
-            repairs: verb.name == "repair",
-        })
-    });
-    let others = OTHER_READERS.iter().map(|(name, words)| Reader {
-        name: (*name).to_owned(),
-        words: (*words).to_owned(),
-        repairs: false,
-    });
-    of_verbs.chain(others).collect()
 }
 
 /// A file that is not a trace that can be read.
@@ -301,12 +264,9 @@ fn bad_trace(folder: &Path, bad: &BadTrace, reader: &Reader) -> Result<Verdict, 
     let path = (bad.make)(folder);
     let before = contents(folder);
     let mut command = Command::new(&parts().cutape);
-    let words = reader.words.split(' ').map(|word| match word {
-        "TRACE" => path.as_os_str(),
-        "OUT" => "new.cutape".as_ref(),
-        word => word.as_ref(),
-    });
-    command.args(words).current_dir(folder);
+    command
+        .args(reader.words_for(&path, "new.cutape".as_ref()))
+        .current_dir(folder);
     if fs::metadata(&path).is_ok_and(|found| found.mode() & 0o777 == 0) && is_root() {
         // Root may read every file, another user may not.
         if let Err(why) = as_user(NOBODY, &mut command, folder) {
