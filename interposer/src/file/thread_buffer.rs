@@ -58,6 +58,7 @@ impl ThreadBuffer {
         let (position, _) = trace_file::claim(length, CHUNK_ALIGNMENT)?;
         let start = trace_file::map(position, length as usize)?;
         if !populate(start, length as usize) {
+            trace_file::failed();
             // SAFETY: the mapping that was just made; no reference to it exists.
             unsafe { mapping::unmap(start, length as usize) };
             return None;
