@@ -85,7 +85,7 @@ pub fn start(
     let loader = program_file::check(&program)?;
     let trace = reservation.trace().to_owned();
     let interposer = library::interposer()?;
-    let backend = backend::select(recording.backend, &loader, &interposer)?;
+    let backend = backend::select(recording.backend, &program, &loader, &interposer)?;
     tracing::info!(
         "recording with backend {}: {}",
         backend.backend.word(),
