@@ -48,7 +48,7 @@ const FAULTS: &[(&str, i32, (u32, u32), Kept)] = &[
     ("mmap", libc::ENOMEM, (0, 1), Nothing),
     ("mmap", libc::ENOMEM, (1, FOR_EVER), Start),
     ("madvise", libc::EINVAL, (0, FOR_EVER), All),
-    ("madvise", libc::EFAULT, (1, FOR_EVER), Start),
+    ("madvise", libc::EFAULT, (0, FOR_EVER), Start),
 ];
 
 const FOR_EVER: u32 = 1_000_000;
