@@ -1,9 +1,11 @@
 //! Clocks that go back: the time of day, and the counter of the processor (a machine that was
 //! suspended, or a virtual one that was moved).
 
+use std::fs;
 use std::path::Path;
 
-use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+use cutape_format::layout::{FILE_HEAD_LENGTH, FileHead};
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder, codec};
 use cutape_tests::{Suite, calls_of, parts, run};
 
 use super::programs;
@@ -79,9 +81,7 @@ fn counter(folder: &Path) -> Result<(), String> {
     for to in [0, 1, 1500] {
         for at in 0..STEPS {
             let trace = folder.join(format!("{to}-{at}.cutape"));
-            going_back(to, at)
-                .write(&trace)
-                .map_err(|error| error.to_string())?;
+            write(&going_back(to, at), &trace)?;
             let names = cutape_tests::names(&Trace::open(&trace).map_err(|e| e.to_string())?);
             let expected = ["cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"]
                 .into_iter()
@@ -97,6 +97,19 @@ fn counter(folder: &Path) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Writes a trace whose ticks are those of a counter with a rate: nanoseconds.
+fn write(builder: &TraceBuilder, path: &Path) -> Result<(), String> {
+    let mut bytes = builder.bytes();
+    let (head, _) = codec::decode::<FileHead>(&bytes).ok_or("no head")?;
+    let head = FileHead {
+        clock: 0,
+        ticks_per_second: 1_000_000_000,
+        ..head
+    };
+    bytes[..FILE_HEAD_LENGTH].copy_from_slice(&head.encode());
+    fs::write(path, bytes).map_err(|error| error.to_string())
 }
 
 /// A correct program of one thread. At that step, the counter goes back to `ticks`.
