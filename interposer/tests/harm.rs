@@ -28,27 +28,27 @@ fn parts() -> &'static Parts {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("harm");
         fs::create_dir_all(&folder).unwrap();
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-        for (output, source, options) in [
+        for (output, names, options) in [
             (
                 "libcuda.so.1",
-                "driver.c",
+                &["driver.c"][..],
                 &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"][..],
             ),
             (
                 "program",
-                "program.c",
+                &["program.c", "faults.c"],
                 &["libcuda.so.1", "-lpthread", "-ldl"],
             ),
-            ("constructor.so", "constructor.c", &["-shared", "-fPIC"]),
+            ("constructor.so", &["constructor.c"], &["-shared", "-fPIC"]),
         ] {
             let status = Command::new("cc")
                 .current_dir(&folder)
                 .args(["-O1", "-Wall", "-Wno-unused-result", "-o", output])
-                .arg(sources.join(source))
+                .args(names.iter().map(|name| sources.join(name)))
                 .args(options)
                 .status()
                 .expect("a C compiler");
-            assert!(status.success(), "{source}");
+            assert!(status.success(), "{names:?}");
         }
         // Tests do not link to the library, so cargo does not build it for them. By a command of
         // its own, so that it gets no features of the tests.
@@ -159,7 +159,7 @@ const SHORT_STACK: &str = if cfg!(debug_assertions) {
 /// Programs, and the calls that their traces must hold.
 #[test]
 fn programs_behave_as_without_it_and_their_calls_are_recorded() {
-    let table: [(&[&str], &[Expected]); 17] = [
+    let table: [(&[&str], &[Expected]); 18] = [
         (
             &["jump"],
             &[("cuLaunchHostFunc", 2, 2), ("cuCtxSynchronize", 3, 0)],
@@ -183,6 +183,14 @@ fn programs_behave_as_without_it_and_their_calls_are_recorded() {
         (
             &["close-all"],
             &[("cuInit", 1, 0), ("cuCtxSynchronize", 50_000, 0)],
+        ),
+        (
+            &["no-descriptors"],
+            &[
+                ("cuInit", 1, 0),
+                ("cuMemcpyHtoD", 200, 0),
+                ("cuCtxSynchronize", 20_000, 0),
+            ],
         ),
         (&["pipe"], &[("cuModuleLoad", 1, 0)]),
         (&["wrong-lengths"], &[("cuMemcpyHtoD", 12, 0)]),
@@ -248,6 +256,62 @@ fn signal_handlers_call_the_driver_at_any_moment() {
     // A handler on a stack of its own looks like a call after one that was left by a jump.
     assert!(counts["cuCtxSynchronize"].0 > 1000);
     assert!(trace.calls().filter(|call| call.leave.is_none()).count() < 1000);
+}
+
+#[test]
+fn no_memory_is_left() {
+    let recorded = record(&["no-memory"]);
+    let stderr = String::from_utf8_lossy(&recorded.output.stderr);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("emory"), "{stderr}");
+    let trace = &recorded.traces[0];
+    assert!(!trace.has_all_calls());
+    // What came before is there.
+    assert_eq!(counts(trace)["cuInit"], (1, 0));
+    assert!(
+        trace
+            .shortfall()
+            .is_some_and(|lacks| lacks.why.contains("memory"))
+    );
+}
+
+#[test]
+fn children_that_are_forked_anywhere_record() {
+    let recorded = record(&["fork-storm"]);
+    assert!(recorded.output.stderr.is_empty(), "{:?}", recorded.output);
+    assert_eq!(recorded.traces.len(), 1 + 2 * 40);
+    let mut children = [0; 2];
+    for trace in &recorded.traces {
+        let counts = counts(trace);
+        match (counts.get("cuInit"), counts["cuCtxSynchronize"]) {
+            // A child, and a child of it.
+            (Some((1, 0)), (20, 0)) => children[0] += 1,
+            (None, (20, 0)) => children[1] += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(children, [40, 40]);
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "unwinding from any instruction needs a library built with panic = \"abort\": --profile shim"
+)]
+fn threads_are_cancelled_anywhere() {
+    let recorded = record(&["cancel-anywhere"]);
+    assert!(recorded.output.stderr.is_empty(), "{:?}", recorded.output);
+    let trace = &recorded.traces[0];
+    // At most the last call of each thread has not returned.
+    let (calls, open) = counts(trace)["cuCtxSynchronize"];
+    assert!(calls > 200 && open <= 200, "{calls} {open}");
+}
+
+#[test]
+fn a_thread_ends_the_process() {
+    let recorded = record(&["exit-at-thread-end"]);
+    assert!(recorded.output.stderr.is_empty(), "{:?}", recorded.output);
+    assert_eq!(counts(&recorded.traces[0])["cuInit"], (1, 0));
 }
 
 #[test]

@@ -12,12 +12,26 @@ use cutape_terminal::library;
 
 use crate::library_folder::LibraryFolder;
 use crate::program_file::Loader;
+use crate::start_libraries::StartLibraries;
 use crate::words::BackendChoice;
 
 /// The oldest glibc with which `auto` selects `audit`. With 2.35, 2.36, 2.39 and 2.41 programs ran
 /// as they do without it. Older ones make calls through the PLT slower under any auditing library
 /// (release notes of 2.35), and `dlmopen` crashes (seen with 2.27 and 2.31).
 const GLIBC_FOR_AUDIT: (u32, u32) = (2, 35);
+
+/// The most bytes of static thread-local memory of a program's libraries with which `audit` is used.
+/// With an auditing library, glibc sets this memory up before it has seen the program's libraries,
+/// which then share what is reserved for libraries that are loaded later; without enough of it the
+/// program does not start. With glibc 2.36 there are 1,840 bytes in all. The C library needs 144,
+/// jemalloc 2,632, the runtime of ThreadSanitizer 786,000.
+const MOST_STATIC_TLS: u64 = 1024;
+
+/// A library with which a program does not start if another one is preloaded.
+const NOT_WITH_PRELOAD: &str = "libasan.so";
+
+/// The loader of this system.
+const SYSTEM_LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// The symbol that the interposer exports if it can patch.
 const PATCHES: &str = "cutape_interposer_patches";
@@ -36,13 +50,18 @@ pub struct SelectedBackend {
 /// Selects the backend for a program with that loader.
 pub(crate) fn select(
     requested: BackendChoice,
+    program: &Path,
     loader: &Loader,
     interposer: &Path,
 ) -> Result<SelectedBackend, Failure> {
+    let libraries = match loader {
+        Loader::Named(path) if !is_system_loader(path) => StartLibraries::default(),
+        _ => StartLibraries::of(Path::new(SYSTEM_LOADER), program),
+    };
     let missing = "the library for --backend audit is missing";
     let (backend, reason, audit) = match (requested, library::audit()) {
         (BackendChoice::Auto, Err(_)) => (Backend::Preload, missing.to_owned(), None),
-        (BackendChoice::Auto, Ok(library)) => match why_no_audit(loader, glibc()) {
+        (BackendChoice::Auto, Ok(library)) => match why_no_audit(loader, &libraries, glibc()) {
             Some(why) => (Backend::Preload, why, None),
             None => (Backend::Audit, "it catches most".to_owned(), Some(library)),
         },
@@ -61,6 +80,17 @@ pub(crate) fn select(
             (backend, "as requested".to_owned(), audit)
         }
     };
+    if let Some(why) = obstacle(backend, &libraries) {
+        let other = match backend {
+            Backend::Audit => Backend::Preload,
+            Backend::Preload | Backend::Gum => Backend::Audit,
+        };
+        return Err(Failure::unusable(format!(
+            "--backend {}: the program would not start: {why}; use --backend {}",
+            backend.word(),
+            other.word()
+        )));
+    }
     Ok(SelectedBackend {
         backend,
         reason,
@@ -68,8 +98,29 @@ pub(crate) fn select(
     })
 }
 
+/// Why a program with these libraries does not start with a backend.
+fn obstacle(backend: Backend, libraries: &StartLibraries) -> Option<String> {
+    if backend != Backend::Audit {
+        let library = libraries.named(NOT_WITH_PRELOAD)?;
+        return Some(format!("{library} must be loaded before all others"));
+    }
+    let (bytes, most) = libraries.static_tls();
+    (bytes > MOST_STATIC_TLS).then(|| {
+        format!(
+            "its libraries (first of all {most}) need {bytes} bytes of static thread-local memory"
+        )
+    })
+}
+
 /// Why `auto` does not select `audit`.
-fn why_no_audit(loader: &Loader, glibc: Option<(u32, u32)>) -> Option<String> {
+fn why_no_audit(
+    loader: &Loader,
+    libraries: &StartLibraries,
+    glibc: Option<(u32, u32)>,
+) -> Option<String> {
+    if let Some(why) = obstacle(Backend::Audit, libraries) {
+        return Some(format!("--backend audit would not start it: {why}"));
+    }
     if let Loader::Named(path) = loader
         && !is_system_loader(path)
     {
@@ -90,14 +141,13 @@ fn why_no_audit(loader: &Loader, glibc: Option<(u32, u32)>) -> Option<String> {
 
 /// Why `auto` does not select `audit` on this machine, for programs with the system's loader.
 pub fn why_no_audit_here() -> Option<String> {
-    why_no_audit(&Loader::Unknown, glibc())
+    why_no_audit(&Loader::Unknown, &StartLibraries::default(), glibc())
 }
 
 /// Whether a loader is this system's, so that [`glibc`] is its version.
 fn is_system_loader(loader: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
-    identity(loader)
-        .is_some_and(|found| Some(found) == identity(Path::new("/lib64/ld-linux-x86-64.so.2")))
+    identity(loader).is_some_and(|found| Some(found) == identity(Path::new(SYSTEM_LOADER)))
 }
 
 /// The version of glibc that this process runs with.
@@ -205,13 +255,33 @@ mod tests {
                 Some("is not this system's"),
             ),
         ] {
-            let found = why_no_audit(&loader, glibc);
+            let found = why_no_audit(&loader, &StartLibraries::default(), glibc);
             match why {
                 None => assert_eq!(found, None, "{loader:?} {glibc:?}"),
                 Some(why) => assert!(
                     found.is_some_and(|text| text.contains(why)),
                     "{loader:?} {glibc:?}"
                 ),
+            }
+        }
+    }
+
+    #[test]
+    fn libraries_that_stop_a_backend() {
+        for (backend, library, bytes, is_obstacle) in [
+            (Backend::Audit, "libasan.so.8", 84, false),
+            (Backend::Audit, "libjemalloc.so.2", 2632, true),
+            (Backend::Audit, "libgomp.so.1", 136, false),
+            (Backend::Preload, "libasan.so.8", 84, true),
+            (Backend::Preload, "libtsan.so.2", 785_760, false),
+            (Backend::Gum, "libasan.so.8", 84, true),
+        ] {
+            let libraries = StartLibraries::for_tests(&[("libc.so.6", 144), (library, bytes)]);
+            let found = obstacle(backend, &libraries);
+            assert_eq!(found.is_some(), is_obstacle, "{backend:?} {library}");
+            if backend == Backend::Audit {
+                let why = why_no_audit(&Loader::Unknown, &libraries, Some((2, 36)));
+                assert_eq!(why.is_some(), is_obstacle, "{library}");
             }
         }
     }

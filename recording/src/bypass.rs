@@ -12,10 +12,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cutape_format::recorded_process;
 use cutape_maps::{Mapping, mappings};
 use cutape_registry::{RecorderSetting, asks_for_libcuda};
 use cutape_terminal::message;
+
+use crate::family::is_named_as_family;
 
 /// How long a process may have the driver mapped before its first recorded call; the first
 /// interval.
@@ -31,8 +32,10 @@ pub(crate) struct Target {
     pub(crate) driver: PathBuf,
     /// Libcuda files that may be mapped before the first call, such as the interposer.
     pub(crate) harmless: Vec<PathBuf>,
-    /// Lists the traces being written.
-    pub(crate) traces: Box<dyn Fn() -> Vec<PathBuf> + Send>,
+    /// The trace of the recording.
+    pub(crate) trace: PathBuf,
+    /// The link that exists if the interposer could not create a trace, and has said so.
+    pub(crate) not_recorded: PathBuf,
     /// What to do about calls that bypass the interposer.
     pub(crate) advice: &'static str,
 }
@@ -83,18 +86,14 @@ fn monitor(target: &Target, stopped: &mpsc::Receiver<()>) {
         let mut found = BTreeMap::new();
         for process in descendants(target.process) {
             if !settled.contains(&process)
-                && let Some(mapped) = MappedFiles::of(process, &libraries)
+                && let Some(mapped) = MappedFiles::of(process, &libraries, &target.trace)
             {
                 found.insert(process, mapped);
             }
         }
-        let writers = match found.is_empty() {
-            true => TraceWriters::default(),
-            false => TraceWriters::of(&(target.traces)()),
-        };
         let mut still_waiting = BTreeSet::new();
         for (process, mapped) in found {
-            if writers.include(&numbers(process), &mapped) {
+            if mapped.is_recorded || target.not_recorded.is_symlink() {
                 settled.insert(process);
             } else if waiting.contains(&process) {
                 settled.insert(process);
@@ -108,37 +107,6 @@ fn monitor(target: &Target, stopped: &mpsc::Receiver<()>) {
             false => PATIENCE,
         };
         waiting = still_waiting;
-    }
-}
-
-/// The processes that write traces.
-#[derive(Default)]
-struct TraceWriters {
-    processes: BTreeSet<u32>,
-    inodes: BTreeSet<u64>,
-}
-
-impl TraceWriters {
-    fn of(traces: &[PathBuf]) -> Self {
-        // A file that is just being created becomes readable before the next check.
-        let processes = traces.iter().filter_map(|path| recorded_process(path));
-        Self {
-            processes: processes.collect(),
-            inodes: traces
-                .iter()
-                .filter_map(|path| Some(fs::metadata(path).ok()?.ino()))
-                .collect(),
-        }
-    }
-
-    /// Whether a process records: it has a trace, or is a forked child that still has its parent's
-    /// trace mapped.
-    fn include(&self, numbers: &[u32], mapped: &MappedFiles) -> bool {
-        numbers.iter().any(|number| self.processes.contains(number))
-            || mapped
-                .inodes
-                .iter()
-                .any(|inode| self.inodes.contains(inode))
     }
 }
 
@@ -214,22 +182,32 @@ impl Libraries {
     }
 }
 
-/// The files that a process with a libcuda has mapped.
+/// What a process with a libcuda has mapped.
 struct MappedFiles {
     driver: PathBuf,
-    inodes: BTreeSet<u64>,
+    /// A trace is mapped: the interposer has seen a call.
+    is_recorded: bool,
 }
 
 impl MappedFiles {
-    fn of(process: u32, libraries: &Libraries) -> Option<Self> {
+    fn of(process: u32, libraries: &Libraries, trace: &Path) -> Option<Self> {
         let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
         let files = || mappings(&maps).filter_map(mapped_file);
         let (_, driver) = files().find(|(inode, path)| libraries.is_driver(*inode, path))?;
         Some(Self {
             driver: driver.to_owned(),
-            inodes: files().map(|(inode, _)| inode).collect(),
+            is_recorded: files().any(|(_, path)| is_trace(path, trace)),
         })
     }
+}
+
+/// Whether a mapped file is a trace of the recording, which may have been deleted, or be its
+/// parent's in a forked child. By name, since in a container it has another path, and its process
+/// another number.
+fn is_trace(path: &Path, trace: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    is_named_as_family(trace, Path::new(OsStr::from_bytes(name)))
 }
 
 /// The file that is mapped: its number and path.
@@ -269,17 +247,6 @@ fn parent(stat: &[u8]) -> Option<u32> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The process's numbers: in our pid namespace, and in the nested ones of a container.
-fn numbers(process: u32) -> Vec<u32> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let inner = inner.unwrap_or_default().split_ascii_whitespace();
-    [process]
-        .into_iter()
-        .chain(inner.filter_map(|number| number.parse().ok()))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,27 +277,17 @@ mod tests {
     }
 
     #[test]
-    fn recorded_processes() {
-        let writers = TraceWriters {
-            processes: [17].into(),
-            inodes: [1000].into(),
-        };
-        for (numbers, inodes, expected) in [
-            (&[17][..], &[5][..], true),
-            // In a container the process has another number.
-            (&[4711, 17], &[5], true),
-            (&[18], &[5, 1000], true),
-            (&[18], &[5], false),
+    fn mapped_traces() {
+        for (path, expected) in [
+            ("/t/run.cutape", true),
+            ("/t/run.cutape (deleted)", true),
+            ("/in/a/container/run.4711.cutape", true),
+            ("/t/run.rank3.cutape", true),
+            ("/t/other.cutape", false),
+            ("/usr/lib/libcuda.so.1", false),
         ] {
-            let mapped = MappedFiles {
-                driver: PathBuf::new(),
-                inodes: inodes.iter().copied().collect(),
-            };
-            assert_eq!(
-                writers.include(numbers, &mapped),
-                expected,
-                "{numbers:?} {inodes:?}"
-            );
+            let trace = Path::new("/t/run.cutape");
+            assert_eq!(is_trace(Path::new(path), trace), expected, "{path}");
         }
     }
 
@@ -345,7 +302,6 @@ mod tests {
             assert_eq!(parent(stat.as_bytes()), expected, "{stat}");
         }
         let own = std::process::id();
-        assert!(numbers(own).contains(&own));
         assert!(descendants(own).contains(&own));
         let mut child = std::process::Command::new("sleep")
             .arg("60")

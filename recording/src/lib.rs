@@ -20,6 +20,7 @@ mod rank;
 mod reservation;
 mod session;
 mod settings;
+mod start_libraries;
 mod starter;
 mod words;
 

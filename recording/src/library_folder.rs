@@ -17,7 +17,8 @@ const PREFIX: &str = "cutape-";
 /// The name that programs load.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// A folder with links `libcuda.so.1` and `libcuda.so` to one library; removed when dropped.
+/// A folder with links `libcuda.so.1` and `libcuda.so` to one library; removed when dropped, unless
+/// a process may still load the library: without it, that process would not start.
 pub struct LibraryFolder(PathBuf);
 
 impl LibraryFolder {
@@ -80,6 +81,16 @@ impl LibraryFolder {
         self.0.join(LIBRARY)
     }
 
+    /// The link that the interposer makes if it cannot create a trace.
+    pub(crate) fn not_recorded(&self) -> PathBuf {
+        self.0.join("not-recorded")
+    }
+
+    /// A process that was started with the folder among its variables and still runs.
+    pub(crate) fn user(&self) -> Option<u32> {
+        user(&self.0)
+    }
+
     /// Whether a path is that of the library in such a folder.
     pub fn is_library(path: &Path) -> bool {
         let folder = path.parent().and_then(Path::file_name);
@@ -98,8 +109,8 @@ fn system() -> String {
     format!("{:08x}", hasher.finish() as u32)
 }
 
-/// Removes the folders that recorders of this user and system have left, which were killed and whose
-/// programs have ended, too.
+/// Removes the folders that recorders of this user and system have left, because they were killed or
+/// programs still ran, once those have ended, too.
 fn remove_leftovers(base: &Path) {
     let own = fs::metadata("/proc/self").map(|own| own.uid()).ok();
     let ending = format!("-{}-", system());
@@ -121,16 +132,26 @@ fn remove_leftovers(base: &Path) {
 
 /// Whether a process was started with that folder among its variables.
 fn is_used(folder: &Path) -> bool {
+    user(folder).is_some()
+}
+
+/// A process that was started with that folder among its variables.
+fn user(folder: &Path) -> Option<u32> {
     let name = folder.as_os_str().as_bytes();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|process| fs::read(process.path().join("environ")).ok())
-        .any(|variables| variables.windows(name.len()).any(|part| part == name))
+    let mut processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.find_map(|process| {
+        let number = process.file_name().to_str()?.parse().ok()?;
+        let variables = fs::read(process.path().join("environ")).ok()?;
+        let is_user = variables.windows(name.len()).any(|part| part == name);
+        is_user.then_some(number)
+    })
 }
 
 impl Drop for LibraryFolder {
     fn drop(&mut self) {
-        // A leftover folder holds a few small files and harms nothing.
-        let _ = fs::remove_dir_all(&self.0);
+        if !is_used(&self.0) {
+            // A leftover folder holds a few small files and harms nothing.
+            let _ = fs::remove_dir_all(&self.0);
+        }
     }
 }

@@ -39,7 +39,7 @@ pub struct Session {
     backend: SelectedBackend,
     _monitor: BypassMonitor,
     created: CreatedFiles,
-    _folder: LibraryFolder,
+    folder: LibraryFolder,
     _reservation: Reservation,
 }
 
@@ -56,6 +56,10 @@ pub struct Outcome {
     pub first: PathBuf,
     /// A trace that was created and is not there any more.
     deleted: Option<PathBuf>,
+    /// Why no trace could be created for a process.
+    not_recorded: Option<PathBuf>,
+    /// A process that the program has started, that still runs, and that will be recorded.
+    running: Option<u32>,
     ticks_per_second: Option<u64>,
 }
 
@@ -81,7 +85,7 @@ pub fn start(
     let loader = program_file::check(&program)?;
     let trace = reservation.trace().to_owned();
     let interposer = library::interposer()?;
-    let backend = backend::select(recording.backend, &loader, &interposer)?;
+    let backend = backend::select(recording.backend, &program, &loader, &interposer)?;
     tracing::info!(
         "recording with backend {}: {}",
         backend.backend.word(),
@@ -128,12 +132,12 @@ pub fn start(
         .spawn()
         .map_err(|error| Failure::unusable(format!("cannot run {}: {error}", program.display())))?;
     forward_signals_to(&child);
-    let (own, known) = (trace.clone(), old.clone());
     let monitor = BypassMonitor::start(Target {
         process: child.id(),
         harmless: backend.mapped_at_start(folder.library(), &driver),
         driver,
-        traces: Box::new(move || new_family(&own, &known)),
+        trace: trace.clone(),
+        not_recorded: folder.not_recorded(),
         advice: backend.advice(),
     });
     Ok(Session {
@@ -144,7 +148,7 @@ pub fn start(
         backend,
         created,
         _monitor: monitor,
-        _folder: folder,
+        folder,
         _reservation: reservation,
     })
 }
@@ -285,6 +289,8 @@ impl Session {
             traces: own.into_iter().chain(others).collect(),
             first,
             deleted,
+            not_recorded: self.folder.not_recorded().read_link().ok(),
+            running: self.folder.user(),
             ticks_per_second: self.clock.rate(),
         })
     }
@@ -293,15 +299,25 @@ impl Session {
 impl Outcome {
     /// Why there is no trace, for people; `advice` is for a program whose calls were not seen.
     pub fn why_no_trace(&self, advice: &str) -> String {
-        match &self.deleted {
-            Some(name) => format!(
+        if let Some(why) = &self.not_recorded {
+            return output::shown(why).to_string();
+        }
+        if let Some(name) = &self.deleted {
+            return format!(
                 "{} was deleted while the program ran; record it again",
                 name.display()
+            );
+        }
+        let ended = self.describe();
+        match self.running {
+            Some(process) => format!(
+                "no CUDA driver call reached cutape until the program {ended}; process {process}, \
+                 which it started, still runs and will be recorded to {}",
+                output::shown(&self.first)
             ),
-            None => format!(
-                "no CUDA driver call of the program reached cutape (it {}){advice}",
-                self.describe()
-            ),
+            None => {
+                format!("no CUDA driver call of the program reached cutape (it {ended}){advice}")
+            }
         }
     }
 

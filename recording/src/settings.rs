@@ -32,6 +32,7 @@ impl Settings<'_> {
                 let path = self.backend.audit_leads_to(self.folder);
                 path.map(PathBuf::into_os_string)
             }
+            RecorderSetting::NotRecorded => Some(self.folder.not_recorded().into()),
             RecorderSetting::Payloads => Some(recording.payloads.word().into()),
             RecorderSetting::Outputs => Some(recording.outputs.word().into()),
             RecorderSetting::CheckSources => switch(recording.check_sources, Switch::On),

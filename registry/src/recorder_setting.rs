@@ -46,6 +46,9 @@ settings! {
     Backend "BACKEND";
     /// The interposer's path, for the auditing library.
     AuditLeadsTo "AUDIT_LEADS_TO";
+    /// The name of a link that the interposer makes if it cannot create a trace. It leads to the
+    /// reason.
+    NotRecorded "NOT_RECORDED";
     /// What is kept of the bytes that go to devices: a `PayloadPolicy` of the format.
     Payloads "PAYLOADS";
     /// The same of the bytes that come back.

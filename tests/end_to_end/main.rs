@@ -19,6 +19,7 @@ mod exchanges;
 mod execute;
 mod exports;
 mod extract;
+mod faults;
 mod first;
 mod first_differs;
 mod first_look;
@@ -95,6 +96,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("execute", execute::add_to),
     ("exports", exports::add_to),
     ("extract", extract::add_to),
+    ("faults", faults::add_to),
     ("first", first::add_to),
     ("first_differs", first_differs::add_to),
     ("first_look", first_look::add_to),

@@ -450,7 +450,14 @@ fn the_same_command_goes_on(folder: &Path) -> Result<Verdict, String> {
 fn an_interrupt_keeps_the_smallest(folder: &Path) -> Result<Verdict, String> {
     let source = recorded(folder, "clean/events");
     let target = folder.join("small.cutape");
-    let command = format!("sleep 0.3; {}", finds("grep -q cuEventElapsedTime"));
+    // With a smaller trace the search waits for the interrupt, so that it does not end before.
+    let go_on = folder.join("go-on");
+    let waits = format!(
+        "if ls {0}.minimize/best-* >{0}.log 2>&1; then until [ -e {1} ]; do sleep 0.02; done; fi",
+        target.display(),
+        go_on.display()
+    );
+    let command = format!("{waits}; {}", finds("grep -q cuEventElapsedTime"));
     let mut search = minimize(&source, &target, &["--test", &command]);
     search.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = search.spawn().map_err(|error| error.to_string())?;
@@ -465,6 +472,7 @@ fn an_interrupt_keeps_the_smallest(folder: &Path) -> Result<Verdict, String> {
     }
     // SAFETY: the child is ours and has not been waited for.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    fs::write(&go_on, "").map_err(|error| error.to_string())?;
     let status = child.wait().map_err(|error| error.to_string())?;
     let left: Vec<_> = fs::read_dir(folder.join("small.cutape.minimize"))
         .map_err(|error| error.to_string())?

@@ -107,6 +107,10 @@ impl Suite {
 
     /// Runs the tests that the command line asks for.
     pub fn run(mut self) -> ExitCode {
+        // A shell without job control starts background jobs so that they ignore it, and what they
+        // start.
+        // SAFETY: the default action has no handler.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         // Each test waits for other processes most of the time.
         let processors = available_parallelism().map_or(1, usize::from);
         self.arguments.test_threads.get_or_insert(2 * processors);

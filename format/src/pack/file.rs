@@ -2,9 +2,11 @@
 //! with their index.
 
 use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,6 +41,31 @@ pub fn remove_temporary_files() {
     std::mem::forget(files);
 }
 
+/// How the names of [`TemporaryFile`]s end.
+const ENDING: &str = ".part";
+
+/// Removes the temporary files of the same target whose writers were killed: those that no process
+/// has locked.
+fn remove_leftovers(target: &Path, start: &OsStr) {
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.as_bytes().strip_prefix(start.as_bytes());
+        let number = number.and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
+        let is_number = |text: &[u8]| text.iter().all(|&c| c.is_ascii_digit() || c == b'-');
+        if number.is_some_and(is_number)
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+            && let Ok(file) = File::open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// A file written under another name; removed unless it is published.
 #[derive(Debug)]
 pub struct TemporaryFile {
@@ -57,11 +84,14 @@ impl TemporaryFile {
             let what = format!("{}: not a file name", target.display());
             io::Error::new(io::ErrorKind::InvalidInput, what)
         })?;
+        let mut start = OsString::from(".");
+        start.push(name);
+        start.push(".");
+        remove_leftovers(target, &start);
         loop {
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
+            let mut hidden = start.clone();
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            hidden.push(format!(".{}-{number}.part", std::process::id()));
+            hidden.push(format!("{}-{number}{ENDING}", std::process::id()));
             let path = target.with_file_name(hidden);
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
@@ -69,6 +99,12 @@ impl TemporaryFile {
             let mut files = temporary();
             match options.open(&path) {
                 Ok(file) => {
+                    // Where files cannot be locked, leftovers stay.
+                    let _ = file.lock();
+                    // Another process may have taken it for a leftover.
+                    if file.metadata()?.nlink() == 0 {
+                        continue;
+                    }
                     files.push(path.clone());
                     return Ok(Self { path, file });
                 }

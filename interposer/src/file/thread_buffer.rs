@@ -14,7 +14,7 @@
 
 use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH,
-    ChunkHead, chunk_kind, note_kind, record_kind,
+    ChunkHead, RECORD_HEAD_LENGTH, chunk_kind, note_kind, record_kind,
 };
 use cutape_format::write::{Record, empty_buffer};
 
@@ -58,6 +58,7 @@ impl ThreadBuffer {
         let (position, _) = trace_file::claim(length, CHUNK_ALIGNMENT)?;
         let start = trace_file::map(position, length as usize)?;
         if !populate(start, length as usize) {
+            trace_file::failed();
             // SAFETY: the mapping that was just made; no reference to it exists.
             unsafe { mapping::unmap(start, length as usize) };
             return None;
@@ -90,7 +91,8 @@ impl ThreadBuffer {
         let note = self.note;
         let written = self
             .bytes()
-            .get_mut(CHUNK_HEAD_LENGTH..RECORDS)
+            // With the next head, which `commit` clears: older records would follow the note.
+            .get_mut(CHUNK_HEAD_LENGTH..RECORDS + RECORD_HEAD_LENGTH)
             .and_then(Record::new)
             .and_then(|mut record| {
                 record.put_encoded(note)?;
@@ -167,5 +169,27 @@ impl ThreadBuffer {
         // SAFETY: mapped with that length as long as `self` lives, and ours alone; no other
         // reference is kept.
         unsafe { core::slice::from_raw_parts_mut(self.start, self.length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_begins_without_its_older_records() {
+        let mut memory = vec![u64::MAX; 512];
+        let mut buffer = ThreadBuffer {
+            start: memory.as_mut_ptr().cast(),
+            length: 4096,
+            position: 0,
+            thread: 0,
+            note: BufferNote::default(),
+        };
+        let (next, end) = buffer.begin(3, 100);
+        assert_eq!(end.addr() - buffer.start.addr(), 4096);
+        // SAFETY: within `memory`, and aligned as it is.
+        let (first, after) = unsafe { (*next.cast::<u64>(), *next.cast::<u64>().add(1)) };
+        assert_eq!((first, after), (0, u64::MAX));
     }
 }

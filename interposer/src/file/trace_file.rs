@@ -13,9 +13,10 @@ use cutape_format::rank;
 
 use super::rows::{Memory, NotKept};
 use super::{free_space, mapping};
-use crate::hot::clock;
+use crate::hot::{clock, recording};
 use crate::process::errno::{self, Errno};
 use crate::process::known_file::KnownFile;
+use crate::process::settings::Settings;
 use crate::process::{env, log};
 
 /// The descriptor; -1 while there is none.
@@ -197,8 +198,13 @@ pub(crate) fn start_ticks() -> u64 {
 
 fn open_new(path: &CStr) -> i32 {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    // SAFETY: the path ends in NUL.
-    unsafe { libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint) }
+    loop {
+        // SAFETY: the path ends in NUL.
+        let file = unsafe { libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint) };
+        if file >= 0 || errno::get() != libc::EINTR {
+            return file;
+        }
+    }
 }
 
 /// `run.cutape` → `run.rank3.cutape`; `None` if the launcher has already put the rank into the
@@ -240,9 +246,19 @@ fn absolute(path: &CStr) -> CString {
 }
 
 fn complain(what: &[u8], path: &[u8]) {
-    // SAFETY: strerror gives a string that lasts until the next call of this thread.
-    let why = unsafe { CStr::from_ptr(libc::strerror(errno::get())) };
-    log::line(&[what, path, b": ", why.to_bytes(), b"; nothing is recorded"]);
+    let why = text_of(errno::get());
+    log::line(&[what, path, b": ", why, b"; nothing is recorded"]);
+    tell_launcher([what, path, b": ", why].concat());
+}
+
+/// The program may have no stderr, and `record` must not say that no call was seen. Making a link
+/// needs neither a descriptor nor space for data.
+fn tell_launcher(why: Vec<u8>) {
+    let link = Settings::read().not_recorded;
+    if let (Some(link), Ok(why)) = (link, CString::new(why)) {
+        // SAFETY: both end in NUL. If it fails, the line above is all that there is.
+        unsafe { libc::symlink(why.as_ptr(), link.as_ptr()) };
+    }
 }
 
 /// What a trace lacks.
@@ -273,16 +289,32 @@ pub(crate) fn mark_incomplete(lacking: Lacking) {
     let _ = place.fetch_update(Ordering::AcqRel, Ordering::Relaxed, after);
 }
 
-/// Why the file could not grow, for people.
-pub(crate) fn why_it_cannot_grow() -> &'static [u8] {
+/// Why the file could not grow, for people, in two parts.
+pub(crate) fn why_it_cannot_grow() -> [&'static [u8]; 2] {
     match ERROR.load(Ordering::Relaxed) {
-        AT_LIMIT => b"the trace is as long as --max-size allows",
-        _ => b"the trace cannot grow: no space left, or its descriptor was closed",
+        AT_LIMIT => [b"the trace is as long as --max-size allows", b""],
+        error => [b"the trace cannot grow: ", text_of(error)],
+    }
+}
+
+/// The system's words for an error.
+fn text_of(error: i32) -> &'static [u8] {
+    // SAFETY: strerror gives a string without end for every error that the system has.
+    unsafe { CStr::from_ptr(libc::strerror(error)) }.to_bytes()
+}
+
+/// Ends the recording, since the process gets no more memory.
+#[cold]
+pub(crate) fn end_without_memory() {
+    ERROR.store(libc::ENOMEM, Ordering::Relaxed);
+    if recording::stop() {
+        mark_incomplete(Lacking::Calls);
+        log::line(&[b"no memory is left; recording stops, the program continues"]);
     }
 }
 
 /// Keeps the error for `mark_incomplete`.
-fn failed() {
+pub(super) fn failed() {
     ERROR.store(errno::get(), Ordering::Relaxed);
 }
 
@@ -340,6 +372,7 @@ pub(super) fn descriptor() -> Option<i32> {
     // Another file of that name, or another thread was first.
     // SAFETY: the descriptor was just opened here.
     unsafe { libc::close(reopened) };
+    errno::set(libc::ESTALE);
     let now = FILE.load(Ordering::Relaxed);
     (now != known && IDENTITY.is_at(now)).then_some(now)
 }
@@ -372,7 +405,7 @@ fn allocate(position: u64, length: u64, is_own: bool) -> bool {
     let Some(descriptor) = descriptor() else {
         return false;
     };
-    if position.saturating_add(length) > system_limit() {
+    if position.saturating_add(length) > log::size_limit() {
         errno::set(libc::EFBIG);
         return false;
     }
@@ -398,17 +431,6 @@ fn write_zeros(position: u64, length: u64) -> bool {
         })
 }
 
-/// The limit on the file size. A write beyond it raises SIGXFSZ, which would end the program.
-fn system_limit() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: the limit is ours to be written; if the call fails, it stays infinite.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    limit.rlim_cur
-}
-
 fn write_at(position: u64, bytes: &[u8]) -> bool {
     descriptor().is_some_and(|descriptor| write_to(descriptor, position, bytes))
 }
@@ -423,15 +445,25 @@ pub(super) fn read_at(position: u64, bytes: &mut [u8]) -> bool {
     })
 }
 
+/// Writes all of the bytes: network file systems write a part of them if a signal comes.
 fn write_to(descriptor: i32, position: u64, bytes: &[u8]) -> bool {
-    let (start, length) = (bytes.as_ptr().cast(), bytes.len());
-    // SAFETY: the bytes are valid for reading.
-    let written = unsafe { libc::pwrite(descriptor, start, length, position as i64) };
-    let is_written = written == length as isize;
-    if !is_written {
-        failed();
+    let mut done = 0;
+    while let Some(rest @ [_, ..]) = bytes.get(done..) {
+        let (start, at) = (rest.as_ptr().cast(), position + done as u64);
+        // SAFETY: the bytes are valid for reading.
+        let written = unsafe { libc::pwrite(descriptor, start, rest.len(), at as i64) };
+        if !is_progress(written) {
+            failed();
+            return false;
+        }
+        done += written.max(0) as usize;
     }
-    is_written
+    true
+}
+
+/// Whether a write has written something, or is to be repeated since a signal came first.
+fn is_progress(written: isize) -> bool {
+    written > 0 || written < 0 && errno::get() == libc::EINTR
 }
 
 fn piece(bytes: &[u8]) -> libc::iovec {
@@ -456,7 +488,7 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
         ERROR.store(AT_LIMIT, Ordering::Relaxed);
         return None;
     }
-    if end > system_limit() {
+    if end > log::size_limit() {
         errno::set(libc::EFBIG);
         failed();
         return None;
@@ -541,12 +573,25 @@ pub(super) fn write_chunk(position: u64, open: &[u8], body: &[u8], closed: &[u8]
     let length = open.len() + body.len();
     let padded = length.next_multiple_of(ZEROS.len());
     let padding = ZEROS.get(..padded - length).unwrap_or(&ZEROS);
-    let pieces = [open, body, padding].map(piece);
+    let pieces = [open, body, padding];
+    let vectors = pieces.map(piece);
     // SAFETY: all pieces are valid for reading.
-    let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 3, position as i64) };
-    if written != padded as isize {
+    let written = unsafe { libc::pwritev(descriptor, vectors.as_ptr(), 3, position as i64) };
+    if !is_progress(written) {
         failed();
         return false;
+    }
+    // Nearly always nothing is left.
+    let mut done = written.max(0) as usize;
+    let mut at = position;
+    for piece in pieces {
+        let skipped = done.min(piece.len());
+        done -= skipped;
+        let rest = piece.get(skipped..).unwrap_or_default();
+        if !write_to(descriptor, at + skipped as u64, rest) {
+            return false;
+        }
+        at += piece.len() as u64;
     }
     write_to(descriptor, position, closed)
 }
@@ -598,9 +643,8 @@ pub(super) fn blob(rows: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
             // SAFETY: the kernel checks the source ranges and answers EFAULT where they cannot be
             // read.
             let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 2, at as i64) };
-            if written <= 0 {
+            if !is_progress(written) {
                 match errno::get() {
-                    libc::EINTR if written < 0 => continue,
                     libc::EFAULT if written < 0 => return Err(NotKept::Unreadable),
                     _ => {
                         failed();
@@ -608,6 +652,7 @@ pub(super) fn blob(rows: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
                     }
                 }
             }
+            let written = written.max(0);
             let of_head = head.len().min(written as usize);
             head = head.get(of_head..).unwrap_or_default();
             done += (written as usize - of_head) as u64;

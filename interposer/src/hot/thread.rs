@@ -610,13 +610,14 @@ impl Thread {
             return;
         }
         trace_file::mark_incomplete(trace_file::Lacking::Calls);
-        let why = trace_file::why_it_cannot_grow();
-        log::line(&[why, b"; recording stops, the program continues"]);
+        let [what, why] = trace_file::why_it_cannot_grow();
+        log::line(&[what, why, b"; recording stops, the program continues"]);
         let end = self.end.get();
         if end != NOWHERE {
             // SAFETY: the reserve behind `end` belongs to the buffer.
             self.set_end(unsafe { end.add(RESERVE) });
             self.try_write(|mut record| {
+                record.put(what)?;
                 record.put(why)?;
                 record.commit(record_kind::NOTE, note_kind::STOPPED)
             });

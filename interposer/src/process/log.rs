@@ -14,10 +14,14 @@ pub(crate) fn begin() {
     FILE.remember(STDERR);
 }
 
-/// Whether a line can be written without a signal (a pipe without reader) and without waiting (a
-/// full pipe).
-fn is_ready() -> bool {
-    if !FILE.is_at(STDERR) {
+/// Whether a line of that length can be written without a signal (a pipe without reader, a file of
+/// the size that the system allows) and without waiting (a full pipe).
+fn is_ready(length: usize) -> bool {
+    let Some(status) = FILE.status_at(STDERR) else {
+        return false;
+    };
+    let is_file = status.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if is_file && status.st_size.cast_unsigned() + length as u64 > size_limit() {
         return false;
     }
     let mut poll = libc::pollfd {
@@ -27,6 +31,17 @@ fn is_ready() -> bool {
     };
     // SAFETY: one entry, ours; a timeout of zero does not wait.
     unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents == libc::POLLOUT }
+}
+
+/// The limit on the size of files. A write beyond it raises SIGXFSZ, which would end the program.
+pub(crate) fn size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is ours to be written; if the call fails, it stays infinite.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
 }
 
 /// Writes `cutape: ` and the pieces as one line, if stderr can take it at once.
@@ -42,7 +57,7 @@ pub(crate) fn line(pieces: &[&[u8]]) {
         *end = b'\n';
     }
     let _errno = Errno::keep();
-    if is_ready() {
+    if is_ready(filled + 1) {
         // SAFETY: the buffer is valid for that many bytes. A failed write cannot be reported.
         unsafe { libc::write(STDERR, buffer.as_ptr().cast(), filled + 1) };
     }

@@ -1,5 +1,6 @@
 //! The process that we are in: its environment, memory, `errno`, standard error.
 
+mod allocator;
 pub(crate) mod env;
 pub(crate) mod errno;
 pub(crate) mod known_file;

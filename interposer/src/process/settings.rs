@@ -25,6 +25,7 @@ pub(crate) fn backend() -> Backend {
 pub(crate) struct Settings {
     pub(crate) trace: Option<CString>,
     pub(crate) driver: Option<CString>,
+    pub(crate) not_recorded: Option<CString>,
     pub(crate) payloads: PayloadPolicy,
     pub(crate) outputs: PayloadPolicy,
     pub(crate) host_memory: HostMemory,
@@ -61,6 +62,7 @@ impl Default for Settings {
         Self {
             trace: None,
             driver: None,
+            not_recorded: None,
             payloads: PayloadPolicy::All,
             outputs: PayloadPolicy::All,
             host_memory: HostMemory::Reachable,
@@ -101,6 +103,7 @@ impl Settings {
         match setting {
             RecorderSetting::Trace => self.trace = Some(value),
             RecorderSetting::Driver => self.driver = Some(value),
+            RecorderSetting::NotRecorded => self.not_recorded = Some(value),
             RecorderSetting::Payloads => self.payloads = policy(word),
             RecorderSetting::Outputs => self.outputs = policy(word),
             RecorderSetting::CheckSources => {

@@ -39,6 +39,13 @@ int cuParamSetf(void *, int, float);
 int cuMemHostRegister_v2(void *, size_t, unsigned);
 int cuMemHostUnregister(void *);
 
+/* In faults.c. */
+void program_no_memory(void);
+void program_no_descriptors(void);
+void program_fork_storm(void);
+void program_cancel_anywhere(void);
+void program_exit_at_thread_end(void);
+
 static jmp_buf place;
 static volatile int reached;
 
@@ -619,6 +626,9 @@ int main(int count, char **arguments)
         {"mask", program_mask},
         {"host-memory", program_host_memory}, {"no-counter", program_no_counter},
         {"deleted", program_deleted},
+        {"no-memory", program_no_memory}, {"no-descriptors", program_no_descriptors},
+        {"fork-storm", program_fork_storm}, {"cancel-anywhere", program_cancel_anywhere},
+        {"exit-at-thread-end", program_exit_at_thread_end},
     };
     if (count > 2 && !strcmp(arguments[1], "alternate-stack"))
         program_alternate_stack(arguments[2]);
