@@ -18,7 +18,7 @@ use crate::loaded::address_space;
 use crate::process::errno::Errno;
 use crate::start::ensure_started;
 use crate::state::{captures, followed_work};
-use crate::{conditions, driver, host_memory, overrides, snapshot, stack};
+use crate::{conditions, device_memory, driver, host_memory, overrides, snapshot, stack};
 
 /// What the entry does next.
 #[repr(C)]
@@ -146,7 +146,11 @@ extern "C" fn enter_short(
 #[inline(never)]
 extern "C" fn pre_call_paused(thread: &Thread, frame: &mut Frame, stack: *const u64) -> Dispatch {
     let plan = plan::of(frame.index());
-    if !recording::is_recording() || !may_leave_out(plan) || conditions::wait_for_start() {
+    if !recording::is_recording()
+        || !may_leave_out(plan)
+        || conditions::wait_for_start()
+        || device_memory::follows_left_out()
+    {
         return pre_call_slowly(frame, stack);
     }
     leave_out(thread, frame, stack)
@@ -217,7 +221,10 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
     }
     let plan = plan::of(frame.index());
     conditions::before(frame, plan);
-    if recording::pausing().is_paused() && may_leave_out(plan) {
+    if recording::pausing().is_paused()
+        && may_leave_out(plan)
+        && device_memory::enter_left_out(thread, plan)
+    {
         return leave_out(thread, frame, stack);
     }
     let began = clock::ticks();
