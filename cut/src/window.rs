@@ -12,7 +12,7 @@ use cutape_model::{Needs, NeedsBuilder};
 use crate::part::Part;
 
 /// The last calls of a trace, and the earlier ones that created and changed what was live before
-/// them. What memory held there is not known.
+/// them. What memory held there is known if its first call has a snapshot of it.
 #[derive(Debug)]
 pub struct Window {
     part: Part,
@@ -127,7 +127,8 @@ impl Window {
         let selection = CallSelection {
             keeps: &is_kept,
             keeps_host_memory: &is_noted,
-            keeps_memory: &|_, _| false,
+            // Of what is before the window, its first snapshot says it again.
+            keeps_memory: &|call, _| call >= self.part.start,
             changes: &changes,
             gap: Some((self.part.start, self.gap)),
         };

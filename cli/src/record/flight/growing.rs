@@ -127,7 +127,8 @@ impl GrowingTrace {
         if !is_due {
             return Ok(());
         }
-        let from = keeps.limits.start_in(&trace).max(self.erased_to);
+        let from = keeps.limits.window_start(&trace, u64::MAX, self.erased_to);
+        let from = from.map_err(|error| error.to_string())?;
         let seen = self.seen;
         let mut reasons = Vec::new();
         let mut each = |call: &Call<'_>| {

@@ -94,9 +94,9 @@ impl Keeps {
         erased_to: u64,
     ) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
-        let start = self.limits.start_in(&trace).min(reason.ticks);
-        let from = start.max(erased_to);
-        let window = Window::of(&trace, from, &mut |_| {}).map_err(|error| error.to_string())?;
+        let from = self.limits.window_start(&trace, reason.ticks, erased_to);
+        let window = from.and_then(|from| Window::of(&trace, from, &mut |_| {}));
+        let window = window.map_err(|error| error.to_string())?;
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));
         written.map_err(|error| format!("{}: {error}", target.display()))?;
