@@ -299,9 +299,9 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 16] = [
+    const OTHERS: [&str; 17] = [
         "ctl", "diff", "endings", "execute", "forward", "growing", "hang", "loading", "markers",
-        "private", "ranks", "redact", "sandbox", "size", "sources", "stacks",
+        "memory", "private", "ranks", "redact", "sandbox", "size", "sources", "stacks",
     ];
 
     /// A program in a folder that no test knows would never run.
