@@ -207,6 +207,11 @@ impl<X> State<X> {
         }
     }
 
+    /// The calls whose objects are to be created when they have returned.
+    pub(crate) fn coming(&self) -> impl Iterator<Item = Site> {
+        self.pending.iter().map(|pending| pending.new.created)
+    }
+
     #[cold]
     fn settle_pending(&mut self, now: u64, thread: u32) {
         if self.streams.len() <= thread as usize {

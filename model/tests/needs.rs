@@ -48,6 +48,10 @@ fn trace(name: &str, steps: &[Step]) -> Trace {
         }
         builder.leave(0, 0, if handle == 0 { &[] } else { &written });
     }
+    opened(name, &builder)
+}
+
+fn opened(name: &str, builder: &TraceBuilder) -> Trace {
     let file = format!("cutape-needs-{name}-{}.cutape", std::process::id());
     let path = std::env::temp_dir().join(file);
     builder.write(&path).unwrap();
@@ -329,6 +333,41 @@ fn needs_that_are_forgotten_are_not_missed() {
     let kept = kept.closure([copy], |_, _, _| true);
     let kept = (0..copy).filter(|&call| kept[call as usize]).count();
     assert!(kept < START.len() + 4, "{kept}");
+}
+
+/// A call that was entered before the one that destroys an object may get its handle.
+#[test]
+fn a_handle_that_comes_again_is_the_older_object_until_the_call_returns() {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    let stream = 0x5_u64.to_le_bytes();
+    let made = [NewSnapshot::pointee(0, &stream)];
+    let call = |thread, name, arguments| NewCall {
+        thread,
+        name,
+        arguments,
+        ..NewCall::default()
+    };
+    builder.call(call(0, "cuStreamCreate", &[1, 1]));
+    builder.leave(0, 0, &made);
+    builder.call(call(1, "cuStreamCreate", &[1, 1]));
+    builder.call(call(0, "cuStreamSynchronize", &[0x5]));
+    builder.leave(0, 0, &[]);
+    builder.call(call(0, "cuStreamDestroy_v2", &[0x5]));
+    builder.leave(0, 0, &[]);
+    builder.leave(1, 0, &made);
+    builder.call(call(0, "cuStreamSynchronize", &[0x5]));
+    builder.leave(0, 0, &[]);
+    let trace = opened("handle", &builder);
+    let taken_in = |mut needs: NeedsBuilder| {
+        trace.calls().for_each(|call| needs.push(&call, &|_| None));
+        needs
+    };
+    let needs = taken_in(NeedsBuilder::default()).finish();
+    let needs_of = |call| needs.of(call).collect::<Vec<_>>();
+    assert_eq!(needs_of(2), [(0, Need::Existence)]);
+    assert_eq!(needs_of(4), [(1, Need::Existence)]);
+    let (live, _) = taken_in(NeedsBuilder::of_live()).finish_live();
+    assert_eq!(live, [1]);
 }
 
 #[test]

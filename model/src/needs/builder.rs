@@ -78,6 +78,8 @@ pub struct NeedsBuilder {
     /// Addresses in recorded bytes of an allocation.
     pub(super) pointers: FxHashMap<ObjectId, FxHashSet<u64>>,
     pub(super) attached: FxHashMap<ObjectId, Attached>,
+    /// The same of objects that exist once the call has returned that made them, by that call.
+    pub(super) attached_by: FxHashMap<u32, Attached>,
     /// Addresses of variables, by what they belong to.
     pub(super) globals: FxHashMap<ObjectId, Vec<u64>>,
     pub(super) captures: FxHashMap<u64, Capture>,
@@ -121,6 +123,7 @@ impl Default for NeedsBuilder {
             contents: Contents::default(),
             pointers: FxHashMap::default(),
             attached: FxHashMap::default(),
+            attached_by: FxHashMap::default(),
             globals: FxHashMap::default(),
             captures: FxHashMap::default(),
             waits: LastWaits::default(),
@@ -174,6 +177,8 @@ impl NeedsBuilder {
     /// Takes the next call; expects every call, in order.
     pub fn push(&mut self, call: &Call<'_>, read: &ReadBytes<'_>) {
         let index = call.index as u32;
+        self.state.settle(call.ticks, call.thread);
+        self.follow_objects(index);
         if call.has_notes() {
             self.note(call, index);
         }
@@ -245,6 +250,8 @@ impl NeedsBuilder {
     /// The calls that later ones may need, in order, and their needs.
     pub fn finish_live(mut self) -> (Vec<u64>, Needs) {
         let last = self.needs.calls().saturating_sub(1) as u32;
+        self.state.settle(u64::MAX, 0);
+        self.follow_objects(last);
         self.forget_unneeded(last);
         (self.needs.held_calls().collect(), self.needs)
     }
@@ -618,6 +625,9 @@ impl NeedsBuilder {
                 continue;
             };
             let range = object.handle..object.handle.saturating_add(object.size);
+            if let Some(attached) = self.attached_by.remove(&(object.created.index as u32)) {
+                self.attached.insert(id, attached);
+            }
             match object.kind {
                 Kind::Memory | Kind::HostMemory | Kind::Registration => {
                     self.contents.forget(&range);

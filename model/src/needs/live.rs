@@ -36,6 +36,7 @@ impl NeedsBuilder {
             calls.push(object.created.index as u32);
             calls.extend(object.end.map(|end| end.site.index as u32));
         }
+        calls.extend(self.state.coming().map(|created| created.index as u32));
         calls.extend(self.state.contexts.stacks.calls().map(|call| call as u32));
         calls.extend(self.initialised.iter().chain(&self.poisoned));
         calls.extend(self.changed.values().flat_map(Changes::calls));

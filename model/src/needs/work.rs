@@ -51,9 +51,8 @@ impl NeedsBuilder {
                     self.need(member, index, Need::Completion);
                 }
                 let graph = effects.at("phGraph").and_then(|at| call.out(at));
-                let graph = graph.and_then(|graph| self.state.objects.live(Kind::Graph, graph));
                 if let Some(graph) = graph {
-                    self.attached.insert(graph, capture.attached);
+                    self.attach_to_made(index, (Kind::Graph, graph), capture.attached);
                 }
             }
             _ => {
@@ -133,13 +132,13 @@ impl NeedsBuilder {
                 let work = exec.and_then(|exec| self.attached.get(&exec).cloned());
                 self.computed(index, stream, &work.unwrap_or_default());
             }
-            Family::Graph(operation) => self.graph(operation, effects, call, operands),
+            Family::Graph(operation) => self.graph(operation, effects, (call, index), operands),
             Family::Copy(_) | Family::Memset | Family::StreamMemory(_) => {
                 for touch in &operands.touches {
                     self.touch(index, stream, touch);
                 }
             }
-            _ => self.attach(effects, call, operands),
+            _ => self.attach(effects, (call, index), operands),
         }
     }
 
@@ -255,7 +254,7 @@ impl NeedsBuilder {
         &mut self,
         operation: GraphOp,
         effects: &Effects,
-        call: &Call<'_>,
+        (call, index): (&Call<'_>, u32),
         operands: &Operands,
     ) {
         let handles = |kind| {
@@ -268,12 +267,6 @@ impl NeedsBuilder {
             .collect();
         let exec = handles(Kind::GraphExec).next();
         let exec = exec.and_then(|exec| live(&self.state, Kind::GraphExec, exec));
-        let made = |kind| {
-            let created = effects.objects.iter().find_map(|&(position, effect)| {
-                matches!(effect, Effect::Create(of, _) if of == kind).then(|| call.out(position))?
-            });
-            created.and_then(|handle| live(&self.state, kind, handle))
-        };
         let first = graphs.first().copied();
         let of_first = || {
             let attached = first.and_then(|graph| self.attached.get(&graph));
@@ -296,9 +289,23 @@ impl NeedsBuilder {
                 (graph.or(first), self.work_of(operands))
             }
             GraphOp::SetExecNode(_) => (exec, self.work_of(operands)),
-            GraphOp::Instantiate { .. } => (made(Kind::GraphExec), of_first()),
             GraphOp::Update => (exec, of_first()),
-            GraphOp::Clone => (made(Kind::Graph), of_first()),
+            GraphOp::Instantiate { .. } | GraphOp::Clone => {
+                let work = of_first();
+                let made = effects
+                    .objects
+                    .iter()
+                    .find_map(|&(position, effect)| match effect {
+                        Effect::Create(kind @ (Kind::Graph | Kind::GraphExec), _) => {
+                            Some((kind, call.out(position)?))
+                        }
+                        _ => None,
+                    });
+                if let Some(made) = made {
+                    self.attach_to_made(index, made, work);
+                }
+                return;
+            }
             _ => return,
         };
         let Some(target) = target else { return };
@@ -311,14 +318,13 @@ impl NeedsBuilder {
     }
 
     /// A texture or surface shows memory.
-    fn attach(&mut self, effects: &Effects, call: &Call<'_>, operands: &Operands) {
+    fn attach(&mut self, effects: &Effects, (call, index): (&Call<'_>, u32), operands: &Operands) {
         for &(position, effect) in &effects.objects {
             let Effect::Create(kind @ (Kind::TextureObject | Kind::SurfaceObject), _) = effect
             else {
                 continue;
             };
-            let made = call.out(position);
-            let Some(made) = made.and_then(|made| self.state.objects.live(kind, made)) else {
+            let Some(made) = call.out(position) else {
                 continue;
             };
             let arrays = operands.handles.iter();
@@ -328,7 +334,17 @@ impl NeedsBuilder {
                 objects: arrays.collect(),
                 touches: memory.map(|touch| Touch::Any(touch.address())).collect(),
             };
-            self.attached.insert(made, attached);
+            self.attach_to_made(index, (kind, made), attached);
+        }
+    }
+
+    /// The object that a call has made stands for work. It exists once the call has returned.
+    fn attach_to_made(&mut self, call: u32, (kind, handle): (Kind, u64), attached: Attached) {
+        let mut coming = self.state.coming();
+        if coming.any(|created| created.index == u64::from(call)) {
+            self.attached_by.insert(call, attached);
+        } else if let Some(id) = self.state.objects.live(kind, handle) {
+            self.attached.insert(id, attached);
         }
     }
 
