@@ -109,6 +109,8 @@ impl Snapshots {
             self.take(call);
         }
         if let Some(number) = self.gate.enter(call.thread.into(), call.start) {
+            // Another one soon.
+            lock(&self.schedule).pauses = u32::MAX;
             note(
                 call.recorder,
                 MemorySnapshotNote {
