@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use cutape_format::layout::GapNote;
-use cutape_model::IntervalMap;
+use cutape_model::{IntervalMap, MemoryGaps};
 use cutape_registry::is_sticky;
 use rustc_hash::FxBuildHasher;
 
@@ -38,10 +38,8 @@ pub(crate) struct Consequences {
     pub anywhere: Option<CauseNumber>,
     /// The cause of what the recorder has left out.
     gap: Option<CauseNumber>,
-    /// Memory may lack what such calls did.
-    pub lacks_memory: bool,
-    /// When memory was last given what it held in the recording, in ticks.
-    restored: u64,
+    /// Whether memory lacks what such calls did.
+    pub memory_gaps: MemoryGaps,
 }
 
 impl Consequences {
@@ -68,13 +66,11 @@ impl Consequences {
         number
     }
 
-    /// Calls are missing that may have written any device memory. False if memory has what they wrote:
-    /// a thread says only in its next call what it has left out.
+    /// Calls are missing that may have written any device memory. False if memory has what they wrote.
     pub(crate) fn apply_gap(&mut self, gap: &GapNote) -> bool {
-        if gap.resumed != 0 && gap.resumed <= self.restored {
+        if !self.memory_gaps.apply(gap) {
             return false;
         }
-        self.lacks_memory = true;
         let cause = self.cause("calls that the recorder has left out".to_owned());
         self.gap = Some(cause);
         if self.anywhere.is_none() {
@@ -85,8 +81,7 @@ impl Consequences {
 
     /// Device memory holds what it held in the recording when a call was entered.
     pub(crate) fn memory_restored(&mut self, ticks: u64) {
-        self.lacks_memory = false;
-        self.restored = ticks;
+        self.memory_gaps.know_memory(ticks);
         if let Some(gap) = self.gap {
             self.changed.retain(|_, &cause| cause != gap);
             self.anywhere = self.anywhere.filter(|&cause| cause != gap);

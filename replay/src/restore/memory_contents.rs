@@ -37,7 +37,7 @@ impl<'t> Job<'_, 't> {
         if let Some(snapshot) = snapshot {
             // Where no calls are missing, memory has been computed.
             let is_void = self.plan.void_snapshots.contains(&snapshot.number);
-            if is_void || !self.consequences.lacks_memory {
+            if is_void || !self.consequences.memory_gaps.lack_memory() {
                 return;
             }
         }
