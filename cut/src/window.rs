@@ -10,6 +10,7 @@ use cutape_format::{Bytes, Call, CallSelection, Erased, Error, Needed, Note, Tra
 use cutape_model::{Needs, NeedsBuilder};
 
 use crate::part::Part;
+use crate::snapshots::NeededSnapshots;
 
 /// The last calls of a trace, and the earlier ones that created and changed what was live before
 /// them. What memory held there is known if its first call has a snapshot of it.
@@ -23,6 +24,8 @@ pub struct Window {
     first: BTreeMap<u32, u64>,
     /// Blobs that calls of the part have.
     blobs: HashSet<u64>,
+    /// Calls whose snapshots of memory it has.
+    snapshots: NeededSnapshots,
     /// What is missing before the window.
     gap: GapNote,
 }
@@ -44,6 +47,7 @@ impl Window {
             Some(std::borrow::Cow::Owned(bytes.into_owned()))
         };
         let mut blobs = HashSet::new();
+        let mut snapshots = NeededSnapshots::new();
         let mut first: BTreeMap<u32, u64> = BTreeMap::new();
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();
         let mut calls = 0;
@@ -56,6 +60,7 @@ impl Window {
                 earlier.add(call);
             } else {
                 first.entry(call.thread).or_insert(call.number);
+                snapshots.push(call);
                 blobs.extend(blobs_of(call));
             }
             Ok::<_, Error>(())
@@ -99,6 +104,7 @@ impl Window {
             needs,
             first,
             blobs,
+            snapshots,
             gap,
         })
     }
@@ -127,8 +133,7 @@ impl Window {
         let selection = CallSelection {
             keeps: &is_kept,
             keeps_host_memory: &is_noted,
-            // Of what is before the window, its first snapshot says it again.
-            keeps_memory: &|call, _| call >= self.part.start,
+            keeps_memory: &|call, _| self.snapshots.contains(call),
             changes: &changes,
             gap: Some((self.part.start, self.gap)),
         };

@@ -25,6 +25,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct GrowingTrace {
     control: LiveControl,
+    /// It may have snapshots of memory.
+    has_snapshots: bool,
     /// Calls before these ticks have been looked at.
     seen: u64,
     /// Where chunks begin that were written after each of the last two times that something was
@@ -61,6 +63,7 @@ impl GrowingTrace {
         let now = Instant::now();
         Some(Self {
             control,
+            has_snapshots: trace.may_have_memory_snapshots(),
             seen: 0,
             reuse_from: [0; 2],
             erased: now,
@@ -97,7 +100,9 @@ impl GrowingTrace {
         }
         let began = Instant::now();
         self.opened = began;
-        let is_behind = grown > bytes || self.took > time / 2;
+        // A snapshot of memory may be longer than what is kept, and follows every pause.
+        let has_grown = grown > bytes && !self.has_snapshots;
+        let is_behind = has_grown || self.took > time / 2;
         let is_paused = is_due && is_behind && self.control.pause(clock::ticks());
         let done = self.erase(path, keeps, is_due);
         if is_paused {
