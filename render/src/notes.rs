@@ -63,7 +63,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
         Note::Memory(note, name, snapshot) => {
             let contents = snapshot.map_or_else(|| repeated(note), bytes);
             let memory = memory(note, name);
-            format!("{memory} holds before the call, from a replay: {contents}")
+            format!("{memory} holds before the call: {contents}")
         }
         Note::AddressSpace(ranges) => {
             format!("the process has {} mapped address ranges", ranges.len())

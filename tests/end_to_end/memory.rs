@@ -161,7 +161,7 @@ impl Running {
         let has_them = || {
             let trace = Trace::open_damaged(&self.trace).ok()?;
             let taken = trace.memory_snapshots().ok()?;
-            taken.last_key_value().map(|(&number, _)| number)
+            taken.taken.last_key_value().map(|(&number, _)| number)
         };
         wait_for("a snapshot", &|| has_them() >= Some(count));
     }
@@ -231,6 +231,13 @@ fn what_a_snapshot_has(folder: &Path) {
     assert!(
         dump.stdout
             .contains("snapshot 2 of device memory before this call: ")
+    );
+    let info = run(&mut parts().cutape(&[&"info", &trace]));
+    info.assert_code(0);
+    assert!(
+        info.stdout.contains("2 of device memory, "),
+        "{}",
+        info.stdout
     );
     // A replay without a pause computes it all.
     let whole = recorded(folder, "whole", &["--memory", "all"]);
