@@ -27,13 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A recording of `evolving.c`, which is complete.
 fn recorded(folder: &Path, what: &str, options: &[&str]) -> PathBuf {
     let trace = folder.join(format!("{what}.cutape"));
-    let _ = fs::remove_file(&trace);
     let mut command = command(folder, &trace, what, options);
     run(&mut command).assert_code(0);
     trace
 }
 
 fn command(folder: &Path, trace: &Path, what: &str, options: &[&str]) -> Command {
+    // An earlier recording.
+    let _ = fs::remove_file(trace);
     let program = folder.join("evolving");
     let driver = parts().driver_folder.join("libcuda.so.1");
     let source = root().join("tests/programs/memory/evolving.c");
