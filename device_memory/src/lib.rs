@@ -107,7 +107,7 @@ impl DeviceMemory {
     pub fn pre_call(&self, call: &Call<'_>, steps: Steps) {
         // A snapshot comes before what the others do for the call.
         if let Some(snapshots) = &self.snapshots {
-            snapshots.pre_call(call, steps.snapshots);
+            snapshots.pre_call(call, call.recorder.thread_key(), steps.snapshots);
         }
         match steps.context {
             Some(ContextStep::Destroys) => {
@@ -158,7 +158,7 @@ impl DeviceMemory {
             breadcrumbs.post_call(call, steps.breadcrumbs);
         }
         if let Some(snapshots) = &self.snapshots {
-            snapshots.post_call(call, steps.snapshots);
+            snapshots.post_call(call, call.recorder.thread_key(), steps.snapshots);
         }
     }
 
@@ -223,18 +223,26 @@ impl DeviceMemory {
         }
     }
 
-    /// A call that is left out of the recording gives the device work: to be called before and after
-    /// it, with a key of the thread.
-    pub fn enter_left_out(&self, thread: u64) {
+    /// Before the enter record of a call, or before it is left out of the recording: waits until no
+    /// snapshot is being taken. [`Self::pre_call`], [`Self::left_out`] or [`Self::leave`] follow.
+    pub fn arrive(&self, recorder: &dyn Recorder, steps: Steps) {
         if let Some(snapshots) = &self.snapshots {
-            snapshots.enter_left_out(thread);
+            snapshots.arrive(recorder, recorder.thread_key(), steps.snapshots);
         }
     }
 
-    /// See [`Self::enter_left_out`].
-    pub fn leave_left_out(&self, thread: u64) {
+    /// A call that has arrived is left out of the recording. [`Self::leave`] follows when it has
+    /// returned.
+    pub fn left_out(&self, thread_key: u64) {
         if let Some(snapshots) = &self.snapshots {
-            snapshots.leave_left_out(thread);
+            snapshots.left_out(thread_key);
+        }
+    }
+
+    /// A call that has arrived and was left out has returned, or is not made.
+    pub fn leave(&self, thread_key: u64) {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.leave(thread_key);
         }
     }
 

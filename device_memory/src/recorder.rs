@@ -36,6 +36,9 @@ pub trait Recorder {
     /// Whether a stream of the call is being captured, or may be.
     fn is_capturing(&self, stream: u64) -> bool;
 
+    /// A number of the calling thread.
+    fn thread_key(&self) -> u64;
+
     /// Whether any stream may be being captured.
     fn is_any_captured(&self) -> bool;
 

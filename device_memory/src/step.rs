@@ -41,9 +41,9 @@ impl Steps {
         is_after && others == Self::NONE
     }
 
-    /// Whether it gives the device work that may change memory, which snapshots must know of.
+    /// Whether calls must not be in progress while a snapshot of memory is taken.
     pub fn concern_snapshots(self) -> bool {
-        self.snapshots == SnapshotStep::Works
+        self.snapshots != SnapshotStep::Nothing
     }
 
     /// What digests at these points do, keeping the outputs of exchanges, breadcrumbs, and snapshots.

@@ -7,17 +7,18 @@ use cutape_device_memory::{DeviceMemory, SnapshotInterval};
 use cutape_registry::Digests;
 
 use crate::entry_addresses;
+use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::recording;
 use crate::hot::thread::Thread;
+use crate::overrides::AtCall;
 use crate::process::errno::Errno;
 use crate::process::log;
 
 /// NULL before recording starts.
 static STATE: AtomicPtr<DeviceMemory> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Calls that are left out of the recording are followed, too: snapshots of memory are taken.
-static FOLLOWS_LEFT_OUT: AtomicBool = AtomicBool::new(false);
+static TAKES_SNAPSHOTS: AtomicBool = AtomicBool::new(false);
 
 /// Sets when memory is digested, how many bytes there are for copies of what exchanges change, after
 /// how many launches a stream writes a breadcrumb, and when snapshots of memory are taken. Before the
@@ -29,7 +30,7 @@ pub(crate) fn configure(
     snapshots: Option<SnapshotInterval>,
 ) -> &'static DeviceMemory {
     let state = DeviceMemory::new(digests, bytes_for_exchanges, breadcrumbs, snapshots);
-    FOLLOWS_LEFT_OUT.store(snapshots.is_some(), Ordering::Relaxed);
+    TAKES_SNAPSHOTS.store(snapshots.is_some(), Ordering::Relaxed);
     if bytes_for_exchanges != 0 && !state.keeps_exchanges() {
         log::line(&[b"the system has no memory for --outputs-of-exchanges; none are kept"]);
     }
@@ -48,39 +49,45 @@ pub(crate) fn get() -> Option<&'static DeviceMemory> {
     unsafe { STATE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether calls that are left out of the recording are followed.
+/// Whether snapshots of memory are taken. Then no call takes the fast path.
 #[inline]
-pub(crate) fn follows_left_out() -> bool {
-    FOLLOWS_LEFT_OUT.load(Ordering::Relaxed)
+pub(crate) fn takes_snapshots() -> bool {
+    TAKES_SNAPSHOTS.load(Ordering::Relaxed)
 }
 
-/// Whether a call that can be left out while recording is paused still is, once no snapshot of memory
-/// is being taken. If so, `leave_left_out` comes after it.
-#[cold]
-pub(crate) fn enter_left_out(thread: &Thread, plan: &Plan) -> bool {
-    let Some(state) = get().filter(|_| follows_left_out() && plan.steps.concern_snapshots()) else {
-        return true;
-    };
-    let _errno = Errno::keep();
-    state.enter_left_out(key(thread));
-    let is_left_out = recording::pausing().is_paused();
-    if !is_left_out {
-        state.leave_left_out(key(thread));
-    }
-    is_left_out
+/// The state, if snapshots have to know of a function's calls.
+fn of_snapshots(plan: &Plan) -> Option<&'static DeviceMemory> {
+    let concerns_them = takes_snapshots() && plan.steps.concern_snapshots();
+    get().filter(|_| concerns_them)
 }
 
-/// A call that was left out has returned.
-#[cold]
-pub(crate) fn leave_left_out(thread: &Thread, plan: &Plan) {
-    if let Some(state) = get().filter(|_| follows_left_out() && plan.steps.concern_snapshots()) {
+/// Before a call is recorded or left out: waits until no snapshot of memory is being taken.
+pub(crate) fn arrive(thread: &Thread, frame: &Frame, plan: &Plan) {
+    if let Some(state) = of_snapshots(plan) {
         let _errno = Errno::keep();
-        state.leave_left_out(key(thread));
+        state.arrive(&AtCall { thread, frame }, plan.steps);
     }
 }
 
-/// A number of the thread, which may have none in the trace. Those in the trace are smaller.
-fn key(thread: &Thread) -> u64 {
+/// A call that has arrived is left out of the recording.
+pub(crate) fn left_out(thread: &Thread, plan: &Plan) {
+    if let Some(state) = of_snapshots(plan) {
+        let _errno = Errno::keep();
+        state.left_out(key(thread));
+    }
+}
+
+/// A call that has arrived and was left out has returned, or it is not recorded.
+#[cold]
+pub(crate) fn leave(thread: &Thread, plan: &Plan) {
+    if let Some(state) = of_snapshots(plan) {
+        let _errno = Errno::keep();
+        state.leave(key(thread));
+    }
+}
+
+/// A number of a thread, which may have none in the trace.
+pub(crate) fn key(thread: &Thread) -> u64 {
     core::ptr::from_ref(thread).addr() as u64
 }
 
@@ -88,7 +95,7 @@ fn key(thread: &Thread) -> u64 {
 /// half changed.
 pub(crate) fn forget() {
     STATE.store(core::ptr::null_mut(), Ordering::Release);
-    FOLLOWS_LEFT_OUT.store(false, Ordering::Relaxed);
+    TAKES_SNAPSHOTS.store(false, Ordering::Relaxed);
 }
 
 /// Registers the handler of the process's exit, once. One that is registered when the driver is

@@ -420,8 +420,8 @@ fn memory_snapshot_text(note: &MemorySnapshotNote) -> String {
             )
         }
         memory_snapshot::VOID => format!(
-            "snapshot {number} of device memory does not count: this call was entered before it and \
-             made after it"
+            "snapshot {number} of device memory does not count: a call of another thread did not wait \
+             for its end"
         ),
         memory_snapshot::BUSY => "no snapshot of device memory: other threads were in calls that \
                                   change memory"

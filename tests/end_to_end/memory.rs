@@ -124,13 +124,21 @@ fn threads_in_pauses(folder: &Path) {
     let (output, report) = replay(&trace);
     output.assert_code(0);
     assert_eq!(report["divergence_count"], 0, "{}", output.stdout);
+    assert!(
+        report["bytes_compared"].as_u64() > Some(0),
+        "{}",
+        output.stdout
+    );
     let taken = snapshots(&trace);
     let states: Vec<u8> = taken.iter().map(|taken| taken.0).collect();
     let count = states
         .iter()
         .filter(|&&state| state == memory_snapshot::TAKEN)
         .count();
-    assert!(count > 5, "{states:?}");
+    assert!(
+        count > 5 && !states.contains(&memory_snapshot::VOID),
+        "{states:?}"
+    );
 }
 
 fn wait_for(what: &str, is_so: &dyn Fn() -> bool) {

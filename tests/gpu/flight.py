@@ -108,6 +108,28 @@ def kept_with(cutape, results, options):
     return is_right and asked == 2
 
 
+def exact(cutape, results):
+    """Programs whose memory depends on all that they did, and whose recording stops and starts."""
+    program, mix = (cutape.parent / name for name in ("memory/evolving", "random/mix.ptx"))
+    is_right = True
+    print(f"{'recording that stops':24} {'record':>6} {'replay':>6} {'compared B':>11} {'unknown B':>10}  snapshots")
+    for what in ("middle", "toggled"):
+        for options in ([], ["--memory", "all"]):
+            trace = results / "exact.cutape"
+            trace.unlink(missing_ok=True)
+            record = Ended([cutape, "record", *options, "-o", trace, "--", program, mix, what], text=True)
+            replay = Ended([cutape, "replay", "--format", "json", trace], text=True)
+            report = json.loads(replay.out) if replay.out.startswith("{") else {}
+            compared, unknown = (report.get(key, "-") for key in ("bytes_compared", "bytes_unknown"))
+            name = " ".join([what, *options[1:]])
+            text = describe(snapshots(cutape, trace))
+            print(f"{name:24} {record.status:>6} {replay.status:>6} {compared:>11} {unknown:>10}  {text}", flush=True)
+            is_right &= record.status == 0 and replay.status == 0 and (unknown == 0 or not options)
+            if record.status != 0 or replay.status != 0:
+                print(record.err[-500:], replay.out[-1500:], replay.err[-500:])
+    return is_right
+
+
 def cost(cutape, results):
     """Steps with and without recording, in turns."""
     times = {name: [] for name, _ in COSTS}
@@ -137,8 +159,8 @@ def cost(cutape, results):
 def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[3:] or ["kept", "cost"]
-    parts = {"kept": kept, "cost": cost}
+    wanted = sys.argv[3:] or ["exact", "kept", "cost"]
+    parts = {"exact": exact, "kept": kept, "cost": cost}
     is_right = [parts[word](package / "cutape", results) for word in wanted]
     return 0 if all(is_right) else 1
 

@@ -1,5 +1,5 @@
-//! The gate that calls go through which change device memory. While a snapshot is taken it is
-//! closed: nobody is inside, and who comes waits.
+//! The gate that calls go through which change device memory, before they are recorded. While a
+//! snapshot is taken it is closed: nobody is inside, and who comes waits.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,17 +22,10 @@ pub(super) struct Gate {
 struct State {
     /// Threads in calls that change device memory.
     inside: HashSet<u64>,
-    is_closed: bool,
-    last: Option<Taken>,
-}
-
-/// A snapshot that was taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
-    pub(super) number: u64,
-    /// Ticks of the entry of its call.
-    pub(super) start: u64,
-    pub(super) thread: u64,
+    /// The thread that has closed the gate.
+    closed_by: Option<u64>,
+    /// A thread has gone in although the gate was closed.
+    was_forced: bool,
 }
 
 impl Gate {
@@ -40,65 +33,71 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a call in that was entered at these ticks, when the gate is open. Returns the snapshot
-    /// that was taken meanwhile, although the call was entered before the snapshot's.
-    pub(super) fn enter(&self, thread: u64, start: u64) -> Option<u64> {
+    /// Lets a call in when the gate is open.
+    pub(super) fn enter(&self, thread: u64) {
         let mut state = self.lock();
-        if state.is_closed {
+        if state.closed_by.is_some() {
             let waited = self
                 .changed
-                .wait_timeout_while(state, PATIENCE, |state| state.is_closed);
+                .wait_timeout_while(state, PATIENCE, |state| state.closed_by.is_some());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.was_forced |= state.closed_by.is_some();
         }
         state.inside.insert(thread);
-        let last = state.last.filter(|last| last.thread != thread);
-        last.filter(|last| start < last.start)
-            .map(|last| last.number)
     }
 
-    /// The call has returned.
+    /// The call has returned, or is not made.
     pub(super) fn leave(&self, thread: u64) {
         let mut state = self.lock();
         state.inside.remove(&thread);
-        if state.is_closed && state.inside.is_empty() {
+        if state.closed_by.is_some() && state.inside.is_empty() {
             drop(state);
             self.changed.notify_all();
         }
     }
 
-    /// Closes the gate when nobody is inside. False if that takes too long, or another thread has
-    /// closed it.
-    pub(super) fn close(&self, thread: u64) -> bool {
+    /// Closes the gate, once nobody is inside. False if that takes too long; `None` if another thread
+    /// has closed it.
+    pub(super) fn close(&self, thread: u64) -> Option<bool> {
         let mut state = self.lock();
-        if state.is_closed {
-            return false;
+        if state.closed_by.is_some() {
+            return None;
         }
         // A call of the thread itself has returned, whether that was seen or not.
         state.inside.remove(&thread);
-        state.is_closed = true;
-        if state.inside.is_empty() {
-            return true;
-        }
+        state.closed_by = Some(thread);
+        state.was_forced = false;
         let waited = self
             .changed
             .wait_timeout_while(state, CLOSING, |state| !state.inside.is_empty());
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.inside.is_empty() {
-            return true;
+        let is_empty = state.inside.is_empty();
+        if !is_empty {
+            state.closed_by = None;
+            drop(state);
+            self.changed.notify_all();
         }
-        state.is_closed = false;
-        drop(state);
-        self.changed.notify_all();
-        false
+        Some(is_empty)
     }
 
-    /// Opens it again, after a snapshot or without.
-    pub(super) fn open(&self, taken: Option<Taken>) {
+    /// Whether this thread has closed it.
+    pub(super) fn is_closed_by(&self, thread: u64) -> bool {
+        self.lock().closed_by == Some(thread)
+    }
+
+    /// Opens the gate if this thread has closed it, which goes in itself. False if another thread has
+    /// gone in meanwhile.
+    pub(super) fn open(&self, thread: u64) -> bool {
         let mut state = self.lock();
-        state.is_closed = false;
-        state.last = taken.or(state.last);
+        if state.closed_by != Some(thread) {
+            return true;
+        }
+        state.closed_by = None;
+        state.inside.insert(thread);
+        let was_forced = state.was_forced;
         drop(state);
         self.changed.notify_all();
+        !was_forced
     }
 }
 
@@ -112,40 +111,37 @@ mod tests {
     #[test]
     fn nobody_is_inside_a_closed_gate() {
         let gate = Gate::default();
-        assert_eq!(gate.enter(OTHER, 10), None);
-        assert!(!gate.close(OWN), "another thread is inside");
+        gate.enter(OTHER);
+        assert_eq!(gate.close(OWN), Some(false), "another thread is inside");
         gate.leave(OTHER);
-        assert!(gate.close(OWN));
-        assert!(!gate.close(OTHER), "it is closed");
+        assert_eq!(gate.close(OWN), Some(true));
+        assert_eq!(gate.close(OTHER), None, "it is closed");
+        assert!(gate.is_closed_by(OWN) && !gate.is_closed_by(OTHER));
         std::thread::scope(|scope| {
-            let late = scope.spawn(|| gate.enter(OTHER, 15));
+            let late = scope.spawn(|| gate.enter(OTHER));
             std::thread::sleep(Duration::from_millis(20));
             assert!(!late.is_finished());
-            gate.open(Some(Taken {
-                number: 7,
-                start: 20,
-                thread: OWN,
-            }));
-            assert_eq!(late.join().unwrap(), Some(7), "entered before the snapshot");
+            assert!(gate.open(OTHER), "another thread opens nothing");
+            assert!(!late.is_finished());
+            assert!(gate.open(OWN));
+            late.join().unwrap();
         });
+        assert_eq!(gate.close(3), Some(false), "both are inside");
+        gate.leave(OWN);
         gate.leave(OTHER);
-        for (thread, start, expected) in [(OTHER, 19, Some(7)), (OTHER, 21, None), (OWN, 19, None)]
-        {
-            assert_eq!(gate.enter(thread, start), expected, "{thread} {start}");
-            gate.leave(thread);
-        }
+        assert_eq!(gate.close(3), Some(true));
     }
 
     #[test]
     fn closing_waits_for_calls_in_progress() {
         let gate = Gate::default();
-        gate.enter(OTHER, 1);
+        gate.enter(OTHER);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(10));
                 gate.leave(OTHER);
             });
-            assert!(gate.close(OWN));
+            assert_eq!(gate.close(OWN), Some(true));
         });
     }
 }

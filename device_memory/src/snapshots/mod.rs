@@ -3,7 +3,9 @@
 //!
 //! A snapshot belongs to a call that is about to give the device work or to copy. It is taken when
 //! no other thread is in a call that changes memory (`gate`) and all work of all contexts is
-//! complete, and belongs to what the trace says before the call (notes MEMORY, MEMORY_SNAPSHOT).
+//! complete, and says what memory held before the call (notes MEMORY, MEMORY_SNAPSHOT). The gate
+//! comes before the enter record, so that the calls before the snapshot have returned before its call
+//! is entered, and those after it are entered later: a replay finds the same order.
 //! Where one of the two does not happen in a short time, it is tried again at a later call: work
 //! may wait for the program, so that nothing here waits for it without a limit.
 //!
@@ -23,7 +25,7 @@ use crate::own_memory;
 use crate::recorder::{Call, Recorder};
 use crate::step::SnapshotStep;
 use crate::work::Outcome;
-use gate::{Gate, Taken};
+use gate::Gate;
 use live::{Live, Range};
 use pieces::{Divider, Held, LONGEST, Piece};
 
@@ -71,8 +73,9 @@ struct Schedule {
     length: u64,
     /// Not before.
     retry_at: u64,
-    /// Why the next one was not taken so far, which has been noted.
-    failed: u8,
+    /// Why the next one was not taken so far, and whether that has been noted.
+    failed: Option<Failed>,
+    is_noted: bool,
 }
 
 /// What a snapshot has.
@@ -100,48 +103,54 @@ impl Snapshots {
         }
     }
 
-    /// Runs between the enter record and the driver.
-    pub(crate) fn pre_call(&self, call: &Call<'_>, step: SnapshotStep) {
+    /// Before the enter record of a call, or before it is left out: waits until no snapshot is being
+    /// taken, or begins one. `thread` is a key of the calling thread. `pre_call` or `left_out` follow,
+    /// or `leave`.
+    pub(crate) fn arrive(&self, recorder: &dyn Recorder, thread: u64, step: SnapshotStep) {
         if step == SnapshotStep::Nothing {
             return;
         }
-        if step == SnapshotStep::Works && self.is_due(call.recorder) {
-            self.take(call);
+        if step == SnapshotStep::Works && self.is_due(recorder) {
+            match self.gate.close(thread) {
+                Some(true) => return,
+                Some(false) => self.failed(recorder, (memory_snapshot::BUSY, 0)),
+                None => {}
+            }
         }
-        if let Some(number) = self.gate.enter(call.thread.into(), call.start) {
-            // Another one soon.
-            lock(&self.schedule).pauses = u32::MAX;
-            note(
-                call.recorder,
-                MemorySnapshotNote {
-                    number,
-                    state: memory_snapshot::VOID,
-                    ..MemorySnapshotNote::default()
-                },
-            );
+        self.gate.enter(thread);
+    }
+
+    /// Runs between the enter record and the driver.
+    pub(crate) fn pre_call(&self, call: &Call<'_>, thread: u64, step: SnapshotStep) {
+        if step == SnapshotStep::Nothing {
+            return;
         }
+        if self.gate.is_closed_by(thread) {
+            self.take(call.recorder, thread);
+        }
+        self.note_failure(call.recorder);
+    }
+
+    /// A call that has arrived is left out of the recording. `leave` follows when it has returned.
+    pub(crate) fn left_out(&self, thread: u64) {
+        self.gate.open(thread);
+    }
+
+    /// A call that has arrived has returned, or is not made.
+    pub(crate) fn leave(&self, thread: u64) {
+        self.gate.open(thread);
+        self.gate.leave(thread);
     }
 
     /// Runs between the driver and the leave record, whatever the result.
-    pub(crate) fn post_call(&self, call: &Call<'_>, step: SnapshotStep) {
+    pub(crate) fn post_call(&self, call: &Call<'_>, thread: u64, step: SnapshotStep) {
         if step == SnapshotStep::Nothing {
             return;
         }
         if call.has_succeeded {
             self.succeeded(call, step);
         }
-        self.gate.leave(call.thread.into());
-    }
-
-    /// A call that is left out of the recording, of a thread with this key, is about to go to the
-    /// driver, and has returned from there.
-    pub(crate) fn enter_left_out(&self, thread: u64) {
-        // What the trace does not have comes in no order with what it has.
-        let _ = self.gate.enter(thread, u64::MAX);
-    }
-
-    pub(crate) fn leave_left_out(&self, thread: u64) {
-        self.gate.leave(thread);
+        self.leave(thread);
     }
 
     pub(crate) fn context_made(&self, context: u64) {
@@ -239,69 +248,73 @@ impl Snapshots {
         is_due && now >= schedule.retry_at && !recorder.is_any_captured()
     }
 
-    /// Takes a snapshot before a call, or notes why there is none.
+    /// Takes a snapshot, if possible. The gate is closed by this thread.
     #[cold]
-    fn take(&self, call: &Call<'_>) {
-        let recorder = call.recorder;
-        let thread = call.thread.into();
+    fn take(&self, recorder: &dyn Recorder, thread: u64) {
         let began = recorder.nanoseconds();
-        let pauses = recorder.pauses().unwrap_or(0);
-        if !self.gate.close(thread) {
-            return self.failed(recorder, (memory_snapshot::BUSY, 0));
-        }
+        let pauses = recorder.pauses();
         let read = self.read_all(recorder);
-        let number = lock(&self.schedule).taken + 1;
-        let start = call.start;
-        self.gate.open(read.is_ok().then_some(Taken {
-            number,
-            start,
-            thread,
-        }));
+        let is_whole = self.gate.open(thread);
         let contents = match read {
             Ok(contents) => contents,
             Err(failed) => return self.failed(recorder, failed),
         };
         let now = recorder.nanoseconds();
-        note(
-            recorder,
-            MemorySnapshotNote {
-                number,
-                bytes: contents.bytes,
-                left_out: contents.left_out,
-                nanoseconds: now.saturating_sub(began),
-                result: 0,
-                state: memory_snapshot::TAKEN,
-            },
-        );
-        *lock(&self.schedule) = Schedule {
+        let mut schedule = lock(&self.schedule);
+        let number = schedule.taken + 1;
+        *schedule = Schedule {
             taken: number,
-            pauses,
+            // Another one soon if this one does not count.
+            pauses: pauses.filter(|_| is_whole).unwrap_or(u32::MAX),
             at: now,
             length: recorder.trace_length(),
-            retry_at: 0,
-            failed: 0,
+            ..Schedule::default()
         };
+        drop(schedule);
+        let taken = MemorySnapshotNote {
+            number,
+            bytes: contents.bytes,
+            left_out: contents.left_out,
+            nanoseconds: now.saturating_sub(began),
+            result: 0,
+            state: memory_snapshot::TAKEN,
+        };
+        note(recorder, taken);
+        if !is_whole {
+            let void = MemorySnapshotNote {
+                number,
+                state: memory_snapshot::VOID,
+                ..MemorySnapshotNote::default()
+            };
+            note(recorder, void);
+        }
     }
 
-    fn failed(&self, recorder: &dyn Recorder, (state, result): Failed) {
+    fn failed(&self, recorder: &dyn Recorder, failed: Failed) {
         let mut schedule = lock(&self.schedule);
-        let is_news = std::mem::replace(&mut schedule.failed, state) != state;
-        let again = match state {
+        schedule.is_noted &= schedule.failed == Some(failed);
+        schedule.failed = Some(failed);
+        let again = match failed.0 {
             memory_snapshot::BUSY => BUSY_AGAIN,
             _ => RUNNING_AGAIN,
         };
         schedule.retry_at = recorder.nanoseconds().saturating_add(again);
+    }
+
+    /// Notes once why the next snapshot was not taken so far.
+    fn note_failure(&self, recorder: &dyn Recorder) {
+        let mut schedule = lock(&self.schedule);
+        let Some((state, result)) = schedule.failed.filter(|_| !schedule.is_noted) else {
+            return;
+        };
+        schedule.is_noted = true;
         drop(schedule);
-        if is_news {
-            note(
-                recorder,
-                MemorySnapshotNote {
-                    result,
-                    state,
-                    ..MemorySnapshotNote::default()
-                },
-            );
-        }
+        let failed = MemorySnapshotNote {
+            result,
+            state,
+            ..MemorySnapshotNote::default()
+        };
+        note(recorder, failed);
     }
 
     /// Reads all memory, once all work is complete. The gate is closed.

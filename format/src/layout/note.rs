@@ -476,8 +476,7 @@ pub struct MemorySnapshotNote {
 pub mod memory_snapshot {
     /// It was taken. What the notes of the call hold is all that the process had allocated.
     pub const TAKEN: u8 = 1;
-    /// The snapshot of that number does not count: this call was entered before it was taken, and
-    /// given to the driver afterwards.
+    /// The snapshot of that number does not count: a call of another thread did not wait for its end.
     pub const VOID: u8 = 2;
     /// None was taken: other threads were in calls that change memory.
     pub const BUSY: u8 = 3;

@@ -57,8 +57,8 @@ extern "C" fn post_call_slowly(frame: &mut Frame) {
 extern "C" fn other_returned(frame: &mut Frame) {
     let thread = frame.thread();
     if frame.activation.is_left_out() {
-        if device_memory::follows_left_out() {
-            device_memory::leave_left_out(thread, plan::of(frame.index()));
+        if device_memory::takes_snapshots() {
+            device_memory::leave(thread, plan::of(frame.index()));
         }
         match frame.result as i32 {
             0 | NOT_READY => thread.leave_out(),

@@ -55,9 +55,9 @@ fn tell(
 }
 
 /// The recorder at a call in progress.
-struct AtCall<'a> {
-    thread: &'a Thread,
-    frame: &'a Frame,
+pub(crate) struct AtCall<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) frame: &'a Frame,
 }
 
 impl Recorder for AtCall<'_> {
@@ -89,6 +89,10 @@ impl Recorder for AtCall<'_> {
 
     fn is_capturing(&self, stream: u64) -> bool {
         queries::is_capturing(self.frame.description(), stream)
+    }
+
+    fn thread_key(&self) -> u64 {
+        device_memory::key(self.thread)
     }
 
     fn is_any_captured(&self) -> bool {

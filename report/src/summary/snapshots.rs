@@ -16,7 +16,7 @@ pub struct MemorySnapshots {
     pub left_out_bytes: u64,
     /// For how long calls were kept waiting.
     pub nanoseconds: u64,
-    /// Those that do not count, because a call of another thread was overtaken.
+    /// Those that do not count, because a call of another thread did not wait.
     pub void: u64,
     /// How often none could be taken where one was due.
     pub missed: u64,
