@@ -66,6 +66,8 @@ static void mix_words(CUdeviceptr target, CUdeviceptr source, uint32_t seed, CUs
 /* What a thread works on. */
 struct worker {
     uint32_t number;
+    /* What memory holds is read in every so many rounds. */
+    uint32_t reads;
     CUstream stream;
     CUdeviceptr memory[KINDS];
     size_t mapped;
@@ -97,7 +99,7 @@ static void one_round(struct worker *worker, uint32_t round)
     CHECK(cuMemcpyDtoDAsync(brief, worker->memory[0], 512, worker->stream));
     CHECK(cuMemcpyDtoDAsync(worker->memory[1], brief, 512, worker->stream));
     CHECK(cuMemFreeAsync(brief, worker->stream));
-    if (round % 16 == 15) {
+    if (round % worker->reads == worker->reads - 1) {
         static _Thread_local uint32_t out[COUNT];
         for (int kind = 0; kind < KINDS; kind++) {
             CHECK(cuMemcpyDtoHAsync(out, worker->memory[kind], BYTES, worker->stream));
@@ -135,6 +137,7 @@ static void toggled(void)
     pthread_t threads[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
         workers[i].number = i;
+        workers[i].reads = 16;
         EXPECT(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
     }
     for (int i = 0; stop_recording != NULL && i < 20; i++) {
@@ -152,7 +155,7 @@ static void toggled(void)
 /* Recording stops after 100 rounds and starts after 200, if it does. */
 static void middle(int stops)
 {
-    struct worker worker = {0};
+    struct worker worker = {.reads = 16};
     begin_work(&worker);
     for (uint32_t round = 0; round < 300; round++) {
         if (round == 100 && stops && stop_recording != NULL)
@@ -176,7 +179,7 @@ static void *read_stdin(void *unused)
 
 static void loop(void)
 {
-    struct worker worker = {0};
+    struct worker worker = {.reads = 1};
     pthread_t reader;
     EXPECT(pthread_create(&reader, NULL, read_stdin, NULL) == 0);
     begin_work(&worker);
