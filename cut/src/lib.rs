@@ -20,6 +20,7 @@ mod image_files;
 mod images;
 pub mod minimize;
 mod part;
+pub mod snapshots;
 mod state;
 pub mod trim;
 pub mod window;

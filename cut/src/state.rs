@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use cutape_format::MemoryPiece;
-use cutape_format::layout::MemoryNote;
+use cutape_format::layout::{MemoryNote, repeated_word};
 use cutape_replay::Piece;
 
 /// Unit in which memory is looked at.
@@ -119,15 +119,6 @@ impl MemoryState {
 fn next_run(memory: &Memory, at: u64) -> u64 {
     let first = memory.runs.partition_point(|run| run.at + run.length <= at);
     memory.runs.get(first).map_or(memory.length, |run| run.at)
-}
-
-/// The word that bytes repeat; the last repetition may be cut.
-fn repeated_word(bytes: &[u8]) -> Option<u64> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let zeros = [0; 8];
-    let first = words.first().unwrap_or(&zeros);
-    let repeats = first.starts_with(rest) && words.iter().all(|word| word == first);
-    repeats.then(|| u64::from_le_bytes(*first))
 }
 
 /// Joins pages of one memory to pieces.

@@ -6,11 +6,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use cutape_format::layout::GapNote;
-use cutape_format::{Bytes, Call, CallSelection, Cursor, Erased, Needed, Note, Trace, pack_calls};
+use cutape_format::{
+    Bytes, Call, CallSelection, Cursor, Erased, Error, Needed, Note, Trace, pack_calls,
+};
 use cutape_model::{Needs, NeedsBuilder};
 
+use crate::snapshots::NeededSnapshots;
 /// The last calls of a trace, and the earlier ones that created and changed what was live before
-/// them. What memory held there is not known.
+/// them. What memory held there is known if its first call has a snapshot of it.
 #[derive(Debug)]
 pub struct Window {
     needs: Needs,
@@ -101,16 +104,31 @@ impl Window {
             let creator = self.needs.noted_memory(call, place);
             creator.is_some_and(is_kept)
         };
+        let snapshots = self.snapshots(trace).map_err(io::Error::other)?;
         let changes = BTreeMap::new();
         let selection = CallSelection {
             keeps: &is_kept,
             keeps_host_memory: &is_noted,
-            keeps_memory: &|_, _| false,
+            keeps_memory: &|call, _| snapshots.contains(call),
             changes: &changes,
             gap: Some((self.start, self.gap)),
         };
         let summary = pack_calls(trace, target, meta, &selection, None)?;
         Ok(summary.calls.saturating_sub(self.earlier()))
+    }
+
+    /// The calls whose snapshots of memory it has.
+    fn snapshots(&self, trace: &Trace) -> Result<NeededSnapshots, Error> {
+        let mut snapshots = NeededSnapshots::new();
+        if trace.may_have_memory_snapshots() {
+            trace.walk().run(|call| {
+                if call.index >= self.start {
+                    snapshots.push(call);
+                }
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(snapshots)
     }
 
     /// Erases all else from a trace that is being recorded; see [`Trace::erase`]. No call of the

@@ -1,7 +1,8 @@
 //! What the program's work leaves in device memory, for the trace: digests of it, and what
-//! exchanges with other processes change. Also words that show how far the work is.
+//! exchanges with other processes change. Also words that show how far the work is, and snapshots of
+//! all memory.
 //!
-//! All of them enqueue work of the recorder's own on the device; nothing else in the recorder does.
+//! All of them but snapshots enqueue work of the recorder's own on the device; nothing else in the recorder does.
 //! [`DeviceMemory`] is told of the program's calls, by the [`Steps`] that their functions have. It
 //! calls the driver, unrecorded, and writes notes into the trace through the [`Recorder`]. Begin
 //! with `work`: what it enqueues.
@@ -25,6 +26,7 @@ mod digests;
 mod exchanges;
 mod own_memory;
 mod recorder;
+mod snapshots;
 mod step;
 mod work;
 
@@ -32,9 +34,11 @@ use breadcrumbs::Breadcrumbs;
 use cutape_registry::Digests as Points;
 use digests::Digests;
 use exchanges::Exchanges;
+use snapshots::Snapshots;
 use step::ContextStep;
 
 pub use recorder::{Call, Put, RecordedCall, Recorder};
+pub use snapshots::SnapshotInterval;
 pub use step::Steps;
 
 /// Digests of the device memory of a process, and what exchanges with others change there.
@@ -43,14 +47,21 @@ pub struct DeviceMemory {
     digests: Option<Digests>,
     exchanges: Option<Exchanges>,
     breadcrumbs: Option<Breadcrumbs>,
+    snapshots: Option<Snapshots>,
 }
 
 impl DeviceMemory {
     /// Digests memory at these points, and keeps the outputs of exchanges if there are bytes for
     /// copies of them: not 0, and not more than the system has. Lets streams write breadcrumbs after
-    /// so many launches, unless that is 0. To be called before the first call of the driver.
+    /// so many launches, unless that is 0. Takes snapshots of memory with an interval. To be called
+    /// before the first call of the driver.
     #[must_use]
-    pub fn new(digests: Option<Points>, bytes_for_exchanges: u64, breadcrumbs: u32) -> Self {
+    pub fn new(
+        digests: Option<Points>,
+        bytes_for_exchanges: u64,
+        breadcrumbs: u32,
+        snapshots: Option<SnapshotInterval>,
+    ) -> Self {
         Self {
             digests: digests.map(Digests::new),
             exchanges: match bytes_for_exchanges {
@@ -61,6 +72,7 @@ impl DeviceMemory {
                 0 => None,
                 every => Breadcrumbs::new(every),
             },
+            snapshots: snapshots.map(Snapshots::new),
         }
     }
 
@@ -87,11 +99,16 @@ impl DeviceMemory {
             points,
             self.keeps_exchanges(),
             self.has_breadcrumbs(),
+            self.snapshots.is_some(),
         )
     }
 
     /// Before the driver is called.
     pub fn pre_call(&self, call: &Call<'_>, steps: Steps) {
+        // A snapshot comes before what the others do for the call.
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.pre_call(call, call.recorder.thread_key(), steps.snapshots);
+        }
         match steps.context {
             Some(ContextStep::Destroys) => {
                 let context = call.word(0);
@@ -140,6 +157,9 @@ impl DeviceMemory {
         if let Some(breadcrumbs) = &self.breadcrumbs {
             breadcrumbs.post_call(call, steps.breadcrumbs);
         }
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.post_call(call, call.recorder.thread_key(), steps.snapshots);
+        }
     }
 
     /// After a successful call that creates or ends a context.
@@ -183,6 +203,9 @@ impl DeviceMemory {
         if let Some(breadcrumbs) = &self.breadcrumbs {
             breadcrumbs.prepare(recorder, context);
         }
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.context_made(context);
+        }
     }
 
     fn context_ended(&self, context: u64) {
@@ -194,6 +217,32 @@ impl DeviceMemory {
         }
         if let Some(breadcrumbs) = &self.breadcrumbs {
             breadcrumbs.context_ended(context);
+        }
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.context_ended(context);
+        }
+    }
+
+    /// Before the enter record of a call, or before it is left out of the recording: waits until no
+    /// snapshot is being taken. [`Self::pre_call`], [`Self::left_out`] or [`Self::leave`] follow.
+    pub fn arrive(&self, recorder: &dyn Recorder, steps: Steps) {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.arrive(recorder, recorder.thread_key(), steps.snapshots);
+        }
+    }
+
+    /// A call that has arrived is left out of the recording. [`Self::leave`] follows when it has
+    /// returned.
+    pub fn left_out(&self, thread_key: u64) {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.left_out(thread_key);
+        }
+    }
+
+    /// A call that has arrived and was left out has returned, or is not made.
+    pub fn leave(&self, thread_key: u64) {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.leave(thread_key);
         }
     }
 

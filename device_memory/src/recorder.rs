@@ -36,6 +36,21 @@ pub trait Recorder {
     /// Whether a stream of the call is being captured, or may be.
     fn is_capturing(&self, stream: u64) -> bool;
 
+    /// A number of the calling thread.
+    fn thread_key(&self) -> u64;
+
+    /// Whether any stream may be being captured.
+    fn is_any_captured(&self) -> bool;
+
+    /// How many pauses of the recording have begun; `None` while it is paused.
+    fn pauses(&self) -> Option<u32>;
+
+    /// Bytes of the trace so far.
+    fn trace_length(&self) -> u64;
+
+    /// Now, in nanoseconds of a clock that only goes forward.
+    fn nanoseconds(&self) -> u64;
+
     /// Now, in ticks of the trace.
     fn ticks(&self) -> u64;
 

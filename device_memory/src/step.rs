@@ -14,6 +14,7 @@ pub struct Steps {
     pub(crate) digests: DigestStep,
     pub(crate) exchanges: ExchangeStep,
     pub(crate) breadcrumbs: BreadcrumbStep,
+    pub(crate) snapshots: SnapshotStep,
 }
 
 impl Steps {
@@ -23,6 +24,7 @@ impl Steps {
         digests: DigestStep::Nothing,
         exchanges: ExchangeStep::Nothing,
         breadcrumbs: BreadcrumbStep::Nothing,
+        snapshots: SnapshotStep::Nothing,
     };
 
     /// Whether there is nothing to do before the driver is called.
@@ -39,14 +41,20 @@ impl Steps {
         is_after && others == Self::NONE
     }
 
-    /// What digests at these points do, keeping the outputs of exchanges, and breadcrumbs.
+    /// Whether calls must not be in progress while a snapshot of memory is taken.
+    pub fn concern_snapshots(self) -> bool {
+        self.snapshots != SnapshotStep::Nothing
+    }
+
+    /// What digests at these points do, keeping the outputs of exchanges, breadcrumbs, and snapshots.
     pub(crate) fn of(
         function: &Function,
         digests: Option<Points>,
         keeps_exchanges: bool,
         has_breadcrumbs: bool,
+        has_snapshots: bool,
     ) -> Self {
-        if digests.is_none() && !keeps_exchanges && !has_breadcrumbs {
+        if digests.is_none() && !keeps_exchanges && !has_breadcrumbs && !has_snapshots {
             return Self::NONE;
         }
         Self {
@@ -59,6 +67,10 @@ impl Steps {
             breadcrumbs: match has_breadcrumbs {
                 true => breadcrumb_step(function),
                 false => BreadcrumbStep::Nothing,
+            },
+            snapshots: match has_snapshots {
+                true => snapshot_step(function),
+                false => SnapshotStep::Nothing,
             },
         }
     }
@@ -234,6 +246,61 @@ fn exchange_step(function: &Function) -> ExchangeStep {
     }
 }
 
+/// What snapshots of memory do. All but `Nothing` are calls that must not be in progress while one is
+/// taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SnapshotStep {
+    Nothing,
+    /// It gives the device work that may change memory, or copies: a snapshot may be taken before.
+    Works,
+    Allocates,
+    /// The first parameter is the address.
+    Frees,
+    /// The first two parameters point at address and length of a variable of the third.
+    FindsVariable,
+    /// The first parameter is a module or a library.
+    Unloads,
+    /// The first parameter points at the handle of physical memory.
+    CreatesPhysical,
+    ImportsPhysical,
+    Maps,
+    SetsAccess,
+    Unmaps,
+    ChangesContext,
+}
+
+fn snapshot_step(function: &Function) -> SnapshotStep {
+    use SnapshotStep as S;
+    match function.family {
+        _ if context_step(function).is_some() => S::ChangesContext,
+        Family::Memory(op) => match op {
+            MemoryOp::Allocate
+            | MemoryOp::AllocatePitch { .. }
+            | MemoryOp::AllocateManaged
+            | MemoryOp::AllocateAsync => S::Allocates,
+            MemoryOp::Free | MemoryOp::FreeAsync => S::Frees,
+            MemoryOp::AddressRange => S::Nothing,
+        },
+        Family::VirtualMemory(op) => match op {
+            VirtualMemoryOp::Create { .. } => S::CreatesPhysical,
+            VirtualMemoryOp::Map { .. } => S::Maps,
+            VirtualMemoryOp::SetAccess { .. } => S::SetsAccess,
+            VirtualMemoryOp::Unmap { .. } => S::Unmaps,
+            VirtualMemoryOp::Reserve
+            | VirtualMemoryOp::FreeReservation
+            | VirtualMemoryOp::Release => S::Nothing,
+        },
+        Family::Sharing(SharingOp::Import(shared)) if shared.kind == SharedKind::Allocation => {
+            S::ImportsPhysical
+        }
+        Family::Global(_) => S::FindsVariable,
+        Family::ModuleUnload | Family::LibraryUnload => S::Unloads,
+        Family::Copy(_) => S::Works,
+        _ if function.changes_device_memory() => S::Works,
+        _ => S::Nothing,
+    }
+}
+
 /// What breadcrumbs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreadcrumbStep {
@@ -334,10 +401,39 @@ mod tests {
             ("cuMemFree_v2", S::Nothing),
         ] {
             assert_eq!(breadcrumb_step(function(name)), expected, "{name}");
-            let steps = Steps::of(function(name), None, false, true);
+            let steps = Steps::of(function(name), None, false, true, false);
             let is_before = matches!(expected, S::Surrounds | S::Precedes | S::DestroysStream)
                 || name == "cuCtxDestroy_v2";
             assert_eq!(steps.are_after_the_call(), !is_before, "{name}");
+        }
+    }
+
+    #[test]
+    fn snapshots_are_before_work_that_may_change_memory() {
+        use SnapshotStep as S;
+        for (name, expected) in [
+            ("cuLaunchKernel", S::Works),
+            ("cuGraphLaunch", S::Works),
+            ("cuMemcpyDtoH_v2", S::Works),
+            ("cuMemcpyHtoDAsync_v2", S::Works),
+            ("cuMemsetD8_v2", S::Works),
+            ("cuStreamWriteValue32_v2", S::Works),
+            ("cuMemAlloc_v2", S::Allocates),
+            ("cuMemAllocManaged", S::Allocates),
+            ("cuMemAllocFromPoolAsync", S::Allocates),
+            ("cuMemFreeAsync", S::Frees),
+            ("cuModuleGetGlobal_v2", S::FindsVariable),
+            ("cuLibraryGetManaged", S::FindsVariable),
+            ("cuLibraryUnload", S::Unloads),
+            ("cuMemMap", S::Maps),
+            ("cuMemImportFromShareableHandle", S::ImportsPhysical),
+            ("cuMemExportToShareableHandle", S::Nothing),
+            ("cuCtxDestroy_v2", S::ChangesContext),
+            ("cuStreamSynchronize", S::Nothing),
+            ("cuEventRecord", S::Nothing),
+            ("cuLaunchHostFunc", S::Nothing),
+        ] {
+            assert_eq!(snapshot_step(function(name)), expected, "{name}");
         }
     }
 
@@ -370,10 +466,10 @@ mod tests {
     #[test]
     fn without_options_no_function_has_steps() {
         for function in &cutape_registry::FUNCTIONS {
-            let steps = Steps::of(function, None, false, false);
+            let steps = Steps::of(function, None, false, false, false);
             assert_eq!(steps, Steps::NONE, "{}", function.name);
         }
-        let destroys = Steps::of(function("cuCtxDestroy_v2"), None, true, false);
+        let destroys = Steps::of(function("cuCtxDestroy_v2"), None, true, false, false);
         assert_eq!(destroys.context, Some(ContextStep::Destroys));
     }
 }

@@ -174,6 +174,25 @@ impl dyn Recorder + '_ {
         outcome(unsafe { self.launch(arguments) })
     }
 
+    /// Copies device memory to memory of ours; returns when it is there.
+    pub(crate) fn copy_now(&self, target: u64, source: u64, length: u64) -> Outcome {
+        self.beside_captures(|| self.drive(id::cuMemcpyDtoH_v2, [target, source, length, 0]))
+    }
+
+    /// Records an event after all work of a context.
+    pub(crate) fn record_context(&self, event: u64, context: u64) -> Outcome {
+        self.drive(id::cuCtxRecordEvent, [context, event, 0, 0])
+    }
+
+    /// Whether the work before an event is complete.
+    pub(crate) fn ask_event(&self, event: u64) -> Outcome {
+        self.beside_captures(|| self.drive(id::cuEventQuery, [event, 0, 0, 0]))
+    }
+
+    pub(crate) fn destroy_event(&self, event: u64) {
+        let _ = self.drive(id::cuEventDestroy_v2, [event, 0, 0, 0]);
+    }
+
     pub(crate) fn record(&self, event: u64, stream: u64) -> Outcome {
         self.drive(id::cuEventRecord, [event, stream, 0, 0])
     }

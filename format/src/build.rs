@@ -484,6 +484,7 @@ impl TraceBuilder {
             note_kind::NESTED_CALL => 11,
             note_kind::GAP => 12,
             note_kind::BREADCRUMB => 12,
+            note_kind::MEMORY_SNAPSHOT => 13,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

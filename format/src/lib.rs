@@ -72,6 +72,7 @@ pub use read::{
     incomplete::Shortfall,
     left_out::LeftOut,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
+    memory_snapshots::MemorySnapshots,
     note::Note,
     positions::CallPositions,
     provenance::{Provenance, StateOrigin, file_hash},

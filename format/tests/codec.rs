@@ -6,9 +6,10 @@ use cutape_format::layout::{
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
     DriverMessageNote, ENTER_HEAD_LENGTH, EnterHead, ExchangeNote, ExchangeOutputNote,
     FILE_HEAD_ENCODED, FileHead, FramesNote, GapNote, HostChangedNote, HostSkippedNote,
-    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, LookedNote, MarkerNote, MemoryNote, NestedCallNote,
-    OriginNote, PythonCodeNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH, SharedMappingNote,
-    SnapshotHead, SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
+    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, LookedNote, MarkerNote, MemoryNote,
+    MemorySnapshotNote, NestedCallNote, OriginNote, PythonCodeNote, ReadbackNote,
+    SNAPSHOT_HEAD_LENGTH, SharedMappingNote, SnapshotHead, SourceChangedNote, TextHead, ThreadNote,
+    ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -88,6 +89,9 @@ twins! {
     shared_mapping_note: SharedMappingNote {
         address: u64, length: u64, device: u64, inode: u64, offset: u64
     } Some(40);
+    memory_snapshot_note: MemorySnapshotNote {
+        number: u64, bytes: u64, left_out: u64, nanoseconds: u64, result: i32, state: u8
+    } Some(37);
     memory_note: MemoryNote {
         address: u64, length: u64, fill: u64, owner: u64, is_library: u8, name_length: u16
     } Some(35);

@@ -204,7 +204,13 @@ fn notes_of_a_single_version_are_read() {
     const NESTED: &str = "NestedCall(NestedCallNote { caller: 4198964, result: 800, function: 1 })";
     const BREADCRUMB: &str = "Breadcrumb(BreadcrumbNote { context: 192, stream: 1, \
                               address: 139637976731656, value: 17, kind: 2 })";
-    let all: [(&str, &[&str]); 8] = [
+    const SNAPSHOT: &[&str] = &[
+        "MemorySnapshot(MemorySnapshotNote { number: 3, bytes: 8, left_out: 4096, \
+         nanoseconds: 1500000, result: 0, state: 1 })",
+        "Memory(MemoryNote { address: 28672, length: 8, fill: 18446744073709551615, owner: 0, \
+         is_library: 0, name_length: 0 }, \"\", None)",
+    ];
+    let all: [(&str, &[&str]); 10] = [
         ("v1.9.cutape", &["Looked(LookedNote { ticks: 3333 })"]),
         (
             "v1.9-packed.cutape",
@@ -222,6 +228,8 @@ fn notes_of_a_single_version_are_read() {
         ("v1.11-packed.cutape", &[NESTED]),
         ("v1.12.cutape", &[GAP, BREADCRUMB]),
         ("v1.12-packed.cutape", &[GAP, BREADCRUMB]),
+        ("v1.13.cutape", SNAPSHOT),
+        ("v1.13-packed.cutape", SNAPSHOT),
     ];
     for (name, expected) in all {
         let trace = Trace::open(&golden(name)).unwrap();

@@ -1,27 +1,36 @@
-//! The state of what work leaves in device memory: `record --digests`, `--outputs-of-exchanges` and
-//! `--breadcrumbs`.
+//! The state of what work leaves in device memory: `record --digests`, `--outputs-of-exchanges`,
+//! `--breadcrumbs` and `--memory`.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use cutape_device_memory::DeviceMemory;
+use cutape_device_memory::{DeviceMemory, SnapshotInterval};
 use cutape_registry::Digests;
 
 use crate::entry_addresses;
+use crate::hot::frame::Frame;
+use crate::hot::plan::Plan;
 use crate::hot::recording;
+use crate::hot::thread::Thread;
+use crate::overrides::AtCall;
 use crate::process::errno::Errno;
 use crate::process::log;
 
 /// NULL before recording starts.
 static STATE: AtomicPtr<DeviceMemory> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets when memory is digested, how many bytes there are for copies of what exchanges change, and
-/// after how many launches a stream writes a breadcrumb. Before the first call of the driver.
+static TAKES_SNAPSHOTS: AtomicBool = AtomicBool::new(false);
+
+/// Sets when memory is digested, how many bytes there are for copies of what exchanges change, after
+/// how many launches a stream writes a breadcrumb, and when snapshots of memory are taken. Before the
+/// first call of the driver.
 pub(crate) fn configure(
     digests: Option<Digests>,
     bytes_for_exchanges: u64,
     breadcrumbs: u32,
+    snapshots: Option<SnapshotInterval>,
 ) -> &'static DeviceMemory {
-    let state = DeviceMemory::new(digests, bytes_for_exchanges, breadcrumbs);
+    let state = DeviceMemory::new(digests, bytes_for_exchanges, breadcrumbs, snapshots);
+    TAKES_SNAPSHOTS.store(snapshots.is_some(), Ordering::Relaxed);
     if bytes_for_exchanges != 0 && !state.keeps_exchanges() {
         log::line(&[b"the system has no memory for --outputs-of-exchanges; none are kept"]);
     }
@@ -40,10 +49,53 @@ pub(crate) fn get() -> Option<&'static DeviceMemory> {
     unsafe { STATE.load(Ordering::Acquire).as_ref() }
 }
 
+/// Whether snapshots of memory are taken. Then no call takes the fast path.
+#[inline]
+pub(crate) fn takes_snapshots() -> bool {
+    TAKES_SNAPSHOTS.load(Ordering::Relaxed)
+}
+
+/// The state, if snapshots have to know of a function's calls.
+fn of_snapshots(plan: &Plan) -> Option<&'static DeviceMemory> {
+    let concerns_them = takes_snapshots() && plan.steps.concern_snapshots();
+    get().filter(|_| concerns_them)
+}
+
+/// Before a call is recorded or left out: waits until no snapshot of memory is being taken.
+pub(crate) fn arrive(thread: &Thread, frame: &Frame, plan: &Plan) {
+    if let Some(state) = of_snapshots(plan) {
+        let _errno = Errno::keep();
+        state.arrive(&AtCall { thread, frame }, plan.steps);
+    }
+}
+
+/// A call that has arrived is left out of the recording.
+pub(crate) fn left_out(thread: &Thread, plan: &Plan) {
+    if let Some(state) = of_snapshots(plan) {
+        let _errno = Errno::keep();
+        state.left_out(key(thread));
+    }
+}
+
+/// A call that has arrived and was left out has returned, or it is not recorded.
+#[cold]
+pub(crate) fn leave(thread: &Thread, plan: &Plan) {
+    if let Some(state) = of_snapshots(plan) {
+        let _errno = Errno::keep();
+        state.leave(key(thread));
+    }
+}
+
+/// A number of a thread, which may have none in the trace.
+pub(crate) fn key(thread: &Thread) -> u64 {
+    core::ptr::from_ref(thread).addr() as u64
+}
+
 /// In a forked child, whose driver is not initialised. The parent's state stays, since it may be
 /// half changed.
 pub(crate) fn forget() {
     STATE.store(core::ptr::null_mut(), Ordering::Release);
+    TAKES_SNAPSHOTS.store(false, Ordering::Relaxed);
 }
 
 /// Registers the handler of the process's exit, once. One that is registered when the driver is

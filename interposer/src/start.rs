@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use cutape_registry::Stacks;
+use cutape_registry::{MemoryContents, Stacks};
 
 use crate::file::trace_file::Pauses;
 use crate::file::{identity, kept_blobs, size_limit, trace_file};
@@ -84,6 +84,7 @@ fn create_trace() -> u8 {
         settings.digests,
         settings.outputs_of_exchanges,
         settings.breadcrumbs,
+        (settings.memory == MemoryContents::All).then_some(settings.memory_interval),
     );
     awaited_roles::configure(settings.checks_sources);
     plan::prepare(overrides::hooks::bits, |function| {

@@ -50,6 +50,35 @@ impl Gaps {
     }
 }
 
+/// Whether device memory may lack what calls did that are missing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryGaps {
+    lacks: bool,
+    /// When memory was last known, in ticks.
+    known: u64,
+}
+
+impl MemoryGaps {
+    /// Whether memory may lack something.
+    pub fn lack_memory(&self) -> bool {
+        self.lacks
+    }
+
+    /// Calls are missing. False if memory was known after them: a thread says only in its next call
+    /// what it has left out.
+    pub fn apply(&mut self, gap: &GapNote) -> bool {
+        let is_new = gap.resumed == 0 || gap.resumed > self.known;
+        self.lacks |= is_new;
+        is_new
+    }
+
+    /// A call that was entered at these ticks says what all memory held.
+    pub fn know_memory(&mut self, ticks: u64) {
+        self.lacks = false;
+        self.known = ticks;
+    }
+}
+
 impl<X> State<X> {
     /// Calls are missing here: all work may be complete, graphs may have been launched and uploaded,
     /// and streams or the program have waited for events.

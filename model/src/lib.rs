@@ -49,7 +49,7 @@ pub use copied::{
     described_sources, each_copy, filled_bytes,
 };
 pub use effects::{CallArguments, Effect, Effects};
-pub use gap::{Gaps, gap_of};
+pub use gap::{Gaps, MemoryGaps, gap_of};
 pub use graphs::{
     AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork, Node,
     NodeAllocation, Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array,

@@ -1,9 +1,12 @@
 //! The options that `record` and `check -- PROGRAM` share.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy, Secret, Secrets};
-use cutape_registry::{Digests, HostMemory, RecordedLength, Stacks, StartCondition, WhenFull};
+use cutape_registry::{
+    Digests, HostMemory, MemoryContents, RecordedLength, Stacks, StartCondition, WhenFull,
+};
 
 use crate::payloads;
 use crate::policy::Policy;
@@ -87,6 +90,21 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub breadcrumbs: Option<u32>,
+    /// Which device memory to read where a part of the recording begins, so that
+    /// it replays with what memory held there: after `cutape ctl start`, where
+    /// --start-at begins, and with --keep-last in each half of what is kept.
+    /// The program waits meanwhile.
+    #[arg(
+        long,
+        value_parser = words::memory(),
+        default_value = "none",
+        value_name = "WHICH",
+        verbatim_doc_comment
+    )]
+    pub memory: MemoryContents,
+    /// After which time, and how many bytes of the trace, memory is read again; 0 for never.
+    #[arg(skip)]
+    pub memory_interval: Option<(Duration, u64)>,
     /// The most bytes that the trace of a process may have while it is recorded,
     /// such as 20G.
     #[arg(long, value_name = "SIZE", value_parser = size_of_trace, verbatim_doc_comment)]
@@ -216,9 +234,11 @@ impl Recording {
 
     /// Refuses options that keep what is removed with payloads.
     fn refuse_contents(&self, policy: &Policy) -> Result<(), Failure> {
+        let keeps_memory = self.memory != MemoryContents::None;
         let option = match (self.digests, self.outputs_of_exchanges) {
             (Some(_), _) => "--digests",
             (_, Some(_)) => "--outputs-of-exchanges",
+            _ if keeps_memory => "--memory",
             _ => return Ok(()),
         };
         let asks = policy.asks_for(Secret::Payloads, "--redact");
@@ -248,6 +268,9 @@ impl Recording {
 
     /// Refuses options that contradict each other.
     fn check(&self) -> Result<(), Failure> {
+        if self.memory != MemoryContents::None {
+            self.check_memory()?;
+        }
         if self.outputs_of_exchanges.is_some() && self.payloads != PayloadPolicy::All {
             return Err(Failure::unusable(format!(
                 "--outputs-of-exchanges keeps bytes that a replay puts back; --payloads {} leaves \
@@ -278,6 +301,19 @@ impl Recording {
             )));
         }
         Ok(())
+    }
+
+    /// Refuses options with which the contents of memory would be left out later.
+    fn check_memory(&self) -> Result<(), Failure> {
+        let other = match self.payloads {
+            PayloadPolicy::All if self.max_size.is_none() => return Ok(()),
+            PayloadPolicy::All => "--max-size".to_owned(),
+            payloads => format!("--payloads {}", payloads.word()),
+        };
+        Err(Failure::unusable(format!(
+            "--memory keeps bytes that a replay puts back; {other} leaves them out: give one of the \
+             two"
+        )))
     }
 
     /// What packing keeps of payloads.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cutape_format::Secrets;
-use cutape_registry::{RecorderSetting, Stacks, Switch};
+use cutape_registry::{MemoryContents, RecorderSetting, Stacks, Switch};
 
 use crate::backend::SelectedBackend;
 use crate::library_folder::LibraryFolder;
@@ -50,6 +50,14 @@ impl Settings<'_> {
                 let every = recording.breadcrumbs;
                 every.map(|every| every.to_string().into())
             }
+            RecorderSetting::Memory => {
+                let memory = recording.memory;
+                (memory != MemoryContents::None).then(|| memory.word().into())
+            }
+            RecorderSetting::MemoryInterval => recording.memory_interval.map(|interval| {
+                let (time, bytes) = interval;
+                format!("{},{bytes}", time.as_millis()).into()
+            }),
             RecorderSetting::MaxSize => recording.max_size.map(|bytes| bytes.to_string().into()),
             RecorderSetting::WhenFull => Some(recording.when_full.word().into()),
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cutape_format::{Contents, PayloadPolicy, Secret};
-use cutape_registry::{Backend, Digests, HostMemory, Stacks, WhenFull};
+use cutape_registry::{Backend, Digests, HostMemory, MemoryContents, Stacks, WhenFull};
 
 /// Which backend `--backend` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,17 @@ pub(crate) fn host_memory() -> impl TypedValueParser<Value = HostMemory> {
         }
         HostMemory::All => "All of it, at every launch",
     })
+}
+
+pub(crate) fn memory() -> impl TypedValueParser<Value = MemoryContents> {
+    parser(
+        MemoryContents::ALL,
+        MemoryContents::word,
+        |which| match which {
+            MemoryContents::None => "None",
+            MemoryContents::All => "All that the process has allocated on its devices",
+        },
+    )
 }
 
 pub(crate) fn stacks() -> impl TypedValueParser<Value = Stacks> {

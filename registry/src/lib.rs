@@ -40,7 +40,7 @@ pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, pa
 pub use null_setting::NullSetting;
 pub use recorded_part::{RecordedLength, StartCondition};
 pub use recorder_setting::{
-    Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch, WhenFull,
+    Backend, Digests, HostMemory, MemoryContents, RecorderSetting, Stacks, Switch, WhenFull,
 };
 pub use result::{is_sticky, keeps_capturing};
 pub use stream::{STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, is_default_stream};

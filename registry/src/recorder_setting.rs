@@ -67,6 +67,12 @@ settings! {
     OutputsOfExchanges "OUTPUTS_OF_EXCHANGES";
     /// After how many launches a stream writes a breadcrumb. Without it, there are none.
     Breadcrumbs "BREADCRUMBS";
+    /// Which device memory is recorded where a part of a recording begins: a [`MemoryContents`];
+    /// without it, none.
+    Memory "MEMORY";
+    /// After how many milliseconds, and after how many bytes of the trace, memory is recorded again:
+    /// two numbers with a comma between them, 0 for never. Without it, never.
+    MemoryInterval "MEMORY_INTERVAL";
     /// The most bytes of the trace; without it, as many as there is room for.
     MaxSize "MAX_SIZE";
     /// What is left out when the trace is nearly as long: a [`WhenFull`].
@@ -177,6 +183,16 @@ words! {
         DropPayloads "drop-payloads",
         /// Everything, at the limit.
         Stop "stop",
+    }
+}
+
+words! {
+    /// Which device memory is recorded where a part of a recording begins.
+    MemoryContents {
+        /// None.
+        None "none",
+        /// All that the process has allocated.
+        All "all",
     }
 }
 

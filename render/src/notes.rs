@@ -5,8 +5,8 @@ use std::fmt::Write;
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::layout::{
     BreadcrumbNote, DescriptorNote, DigestNote, ExchangeNote, ExchangeOutputNote, GapNote,
-    HostChangedNote, MemoryNote, OriginNote, ReadbackNote, SharedMappingNote, breadcrumb,
-    digest_reach, digest_skip, exchange_skip, host_skip,
+    HostChangedNote, MemoryNote, MemorySnapshotNote, OriginNote, ReadbackNote, SharedMappingNote,
+    breadcrumb, digest_reach, digest_skip, exchange_skip, host_skip, memory_snapshot,
 };
 use cutape_format::{Note, Snapshot};
 use serde_json::{Value as Json, json};
@@ -53,6 +53,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
         ),
         Note::Gap(note) => gap(note, renderer),
         Note::Breadcrumb(note) => breadcrumb_text(note),
+        Note::MemorySnapshot(note) => memory_snapshot_text(note),
         Note::HostSkipped(note) => format!(
             "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,
@@ -62,7 +63,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
         Note::Memory(note, name, snapshot) => {
             let contents = snapshot.map_or_else(|| repeated(note), bytes);
             let memory = memory(note, name);
-            format!("{memory} holds before the call, from a replay: {contents}")
+            format!("{memory} holds before the call: {contents}")
         }
         Note::AddressSpace(ranges) => {
             format!("the process has {} mapped address ranges", ranges.len())
@@ -196,6 +197,7 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
         }),
         Note::Gap(note) => gap_json(note, renderer),
         Note::Breadcrumb(note) => breadcrumb_json(note),
+        Note::MemorySnapshot(note) => memory_snapshot_json(note),
         Note::HostSkipped(note) => json!({
             "kind": "host_skipped",
             "address": format!("{:#x}", note.address),
@@ -400,6 +402,59 @@ fn breadcrumb_text(note: &BreadcrumbNote) -> String {
         ),
         other => format!("a breadcrumb of stream {stream:#x} of kind {other}"),
     }
+}
+
+/// What became of a snapshot of device memory.
+fn memory_snapshot_text(note: &MemorySnapshotNote) -> String {
+    let MemorySnapshotNote { number, result, .. } = *note;
+    match note.state {
+        memory_snapshot::TAKEN => {
+            let left_out = match note.left_out {
+                0 => String::new(),
+                bytes => format!("; {} could not be read", quantity::bytes(bytes)),
+            };
+            format!(
+                "snapshot {number} of device memory before this call: {} in {}{left_out}",
+                quantity::bytes(note.bytes),
+                quantity::time(note.nanoseconds)
+            )
+        }
+        memory_snapshot::VOID => format!(
+            "snapshot {number} of device memory does not count: a call of another thread did not wait \
+             for its end"
+        ),
+        memory_snapshot::BUSY => "no snapshot of device memory: other threads were in calls that \
+                                  change memory"
+            .to_owned(),
+        memory_snapshot::RUNNING => "no snapshot of device memory: work was not complete in \
+                                     time"
+            .to_owned(),
+        memory_snapshot::REFUSED => format!(
+            "no snapshot of device memory: the driver returned {}",
+            result_name(result)
+        ),
+        other => format!("a snapshot of device memory of state {other}"),
+    }
+}
+
+fn memory_snapshot_json(note: &MemorySnapshotNote) -> Json {
+    let state = match note.state {
+        memory_snapshot::TAKEN => "taken",
+        memory_snapshot::VOID => "void",
+        memory_snapshot::BUSY => "busy",
+        memory_snapshot::RUNNING => "running",
+        memory_snapshot::REFUSED => "refused",
+        _ => "unknown",
+    };
+    json!({
+        "kind": "memory_snapshot",
+        "state": state,
+        "number": note.number,
+        "bytes": note.bytes,
+        "left_out": note.left_out,
+        "nanoseconds": note.nanoseconds,
+        "result": note.result,
+    })
 }
 
 fn breadcrumb_json(note: &BreadcrumbNote) -> Json {

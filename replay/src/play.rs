@@ -302,9 +302,8 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::UnknownSymbol(name) => job.report.unknown(&name),
             Note::Gap(gap) => {
                 job.report.calls_left_out += gap.calls;
-                job.consequences.apply_gap();
                 // Otherwise memory has what the calls before a pause left there.
-                if gap.pause == 0 {
+                if job.consequences.apply_gap(&gap) && gap.pause == 0 {
                     job.put_zeros();
                 }
             }

@@ -13,6 +13,7 @@ mod objects;
 mod payload_files;
 mod ranges;
 mod revealed;
+mod snapshots;
 
 use cutape_analyzer::{CallResult, result_of};
 use cutape_export::rows::{
@@ -38,6 +39,7 @@ pub use self::objects::{LeakedObject, LeakedObjects, MemoryAccount, MemoryAccoun
 pub use self::payload_files::PayloadFileFacts;
 pub use self::ranges::{MarkFacts, RangeFacts};
 pub use self::revealed::Revealed;
+pub use self::snapshots::MemorySnapshots;
 
 use self::digests::DigestCounter;
 use self::facts::text;
@@ -95,6 +97,8 @@ pub struct Summary {
     pub digests: Digests,
     /// What `record --outputs-of-exchanges` has kept; `null` if it was not asked to.
     pub exchanges: Option<Exchanges>,
+    /// How often `record --memory` has read device memory; `null` if it was not asked to.
+    pub memory_snapshots: Option<MemorySnapshots>,
     /// What the trace tells whoever gets it.
     pub reveals: Revealed,
     /// Objects that the program created and never destroyed.
@@ -206,6 +210,7 @@ impl<'t> Counter<'t> {
             copies: Copies::default(),
             digests: Digests::default(),
             exchanges: text(trace, "outputs-of-exchanges").map(|_| Exchanges::default()),
+            memory_snapshots: text(trace, "memory").map(|_| MemorySnapshots::default()),
             reveals: Revealed::of(trace),
             never_destroyed: Vec::new(),
             in_flight: Vec::new(),
@@ -272,6 +277,9 @@ impl<'t> Counter<'t> {
             self.summary.reveals.add_note(&note);
             if let Some(exchanges) = &mut self.summary.exchanges {
                 exchanges.add(call, kernel, &note);
+            }
+            if let Some(snapshots) = &mut self.summary.memory_snapshots {
+                snapshots.add(&note);
             }
             let remark = match note {
                 Note::Stopped(why) => format!("recording stopped in call {}: {why}", call.index),

@@ -156,7 +156,7 @@ fn one_step_of_thirty(folder: &Path) -> Result<Verdict, String> {
     let words = [
         (&info, "by trim --calls range:step[20] --state replay"),
         (&info, "null driver: does not run kernels"),
-        (&dump, "holds before the call, from a replay: "),
+        (&dump, "holds before the call: "),
         (&dump, "the bytes 0000803f0000803f, repeated"),
     ];
     for (output, word) in words {

@@ -1,6 +1,7 @@
 """Records a training with `record --keep-last`, keeps a part while it runs, and measures the cost.
 
-The exit status is 1 if a kept part diverges, has findings, or is missing.
+The exit status is 1 if a kept part diverges, has findings, or is missing, or if with `--memory all`
+some of its results are not compared.
 """
 
 import json
@@ -26,6 +27,7 @@ COSTS = [
     ("calls only, last 5 s", ["--payloads", "none", "--outputs", "none", "--host-memory", "off", "--keep-last", "5s"]),
     ("with payloads, last 5 s", ["--keep-last", "5s"]),
     ("with payloads, last 64 MiB", ["--keep-last", "64MiB"]),
+    ("with payloads and memory, last 5 s", ["--keep-last", "5s", "--memory", "all"]),
 ]
 
 
@@ -37,12 +39,42 @@ def disk(path):
         return 0
 
 
+def snapshots(cutape, trace):
+    """The notes of a trace about snapshots of device memory."""
+    command = [cutape, "dump", "--format", "json", trace]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as dump:
+        calls = (json.loads(line) for line in dump.stdout if '"memory_snapshot"' in line)
+        notes = [note for call in calls for note in call["notes"]]
+    return [note for note in notes if note["kind"] == "memory_snapshot"]
+
+
+def describe(notes):
+    """How long memory was read, and why it was not."""
+    taken = [note for note in notes if note["state"] == "taken"]
+    others = sorted({note["state"] for note in notes} - {"taken"})
+    total = sum(note["bytes"] for note in taken)
+    if total == 0:
+        return f"{len(taken)} snapshots {' '.join(others)}"
+    rates = [note["nanoseconds"] / 1e6 / (note["bytes"] / 1e9) for note in taken if note["bytes"] > 1e6]
+    return (
+        f"{len(taken)} snapshots of {total / len(taken) / 1e9:.3f} GB, {statistics.median(rates):.0f} ms/GB "
+        f"({min(rates):.0f} to {max(rates):.0f}) {' '.join(others)}"
+    )
+
+
 def kept(cutape, results):
+    """Recordings without contents of memory and with them; True if all is right."""
+    both = [kept_with(cutape, results, options) for options in ([], ["--memory", "all"])]
+    return all(both)
+
+
+def kept_with(cutape, results, options):
     """A recording that is asked to keep what it has; True if all is right."""
+    print("options:", *options)
     trace = results / "flight.cutape"
     for old in results.glob("flight*.cutape"):
         old.unlink()
-    command = [cutape, "record", "--keep-last", "3s", "-o", trace, "--", sys.executable, PROGRAM, str(LENGTH)]
+    command = [cutape, "record", "--keep-last", "3s", *options, "-o", trace, "--", sys.executable, PROGRAM, str(LENGTH)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     begin, most, asked = time.monotonic(), 0, 0
     while child.poll() is None:
@@ -57,23 +89,45 @@ def kept(cutape, results):
     print("program:", out.strip().splitlines()[-1:], err.strip()[-600:])
     print(f"most on disk {most / 2**20:.1f} MiB, length {trace.stat().st_size / 2**20:.1f} MiB at the end")
     is_right = child.returncode == 0
-    print(f"{'trace':24} {'calls':>8} {'left out':>9} {'MiB':>6} {'replay s':>8}  result")
+    print(f"{'trace':24} {'calls':>8} {'left out':>9} {'MiB':>6} {'replay s':>8} {'unknown B':>10}  result")
     for path in [trace, *sorted(results.glob("flight.keep*.cutape"))]:
-        replay = Ended([cutape, "replay", path], text=True)
+        replay = Ended([cutape, "replay", "--format", "json", path], text=True)
+        report = json.loads(replay.out) if replay.out.startswith("{") else {}
         check = Ended([cutape, "check", path], text=True)
-        first = replay.out.splitlines()[0] if replay.out else replay.err.strip()[:200]
-        calls = re.search(r"of (\d+) calls", first)
-        left = re.search(r"left out: ([\d,]+) call", replay.out)
         findings = sorted(set(re.findall(r"^(\w+\[[\w-]+\])", check.out, re.M)))
         is_right &= replay.status == 0 and check.status == 0
-        calls, left = (found[1] if found else "-" for found in (calls, left))
+        calls, left, unknown = (report.get(key, "-") for key in ("calls", "calls_left_out", "bytes_unknown"))
+        is_right &= unknown == 0 or not options
         print(
             f"{path.name:24} {calls:>8} {left:>9} {path.stat().st_size / 2**20:6.1f} "
-            f"{replay.seconds:8.2f}  replay {replay.status}, check {check.status} {' '.join(findings)}"
+            f"{replay.seconds:8.2f} {unknown:>10}  replay {replay.status}, check {check.status} {' '.join(findings)}"
         )
+        print(" ", describe(snapshots(cutape, path)), flush=True)
         if replay.status != 0:
             print(replay.out[-1500:], replay.err[-500:])
     return is_right and asked == 2
+
+
+def exact(cutape, results):
+    """Programs whose memory depends on all that they did, and whose recording stops and starts."""
+    program, mix = (cutape.parent / name for name in ("memory/evolving", "random/mix.ptx"))
+    is_right = True
+    print(f"{'recording that stops':24} {'record':>6} {'replay':>6} {'compared B':>11} {'unknown B':>10}  snapshots")
+    for what in ("middle", "toggled"):
+        for options in ([], ["--memory", "all"]):
+            trace = results / "exact.cutape"
+            trace.unlink(missing_ok=True)
+            record = Ended([cutape, "record", *options, "-o", trace, "--", program, mix, what], text=True)
+            replay = Ended([cutape, "replay", "--format", "json", trace], text=True)
+            report = json.loads(replay.out) if replay.out.startswith("{") else {}
+            compared, unknown = (report.get(key, "-") for key in ("bytes_compared", "bytes_unknown"))
+            name = " ".join([what, *options[1:]])
+            text = describe(snapshots(cutape, trace))
+            print(f"{name:24} {record.status:>6} {replay.status:>6} {compared:>11} {unknown:>10}  {text}", flush=True)
+            is_right &= record.status == 0 and replay.status == 0 and (unknown == 0 or not options)
+            if record.status != 0 or replay.status != 0:
+                print(record.err[-500:], replay.out[-1500:], replay.err[-500:])
+    return is_right
 
 
 def cost(cutape, results):
@@ -105,8 +159,8 @@ def cost(cutape, results):
 def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[3:] or ["kept", "cost"]
-    parts = {"kept": kept, "cost": cost}
+    wanted = sys.argv[3:] or ["exact", "kept", "cost"]
+    parts = {"exact": exact, "kept": kept, "cost": cost}
     is_right = [parts[word](package / "cutape", results) for word in wanted]
     return 0 if all(is_right) else 1
 

@@ -299,9 +299,9 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 17] = [
+    const OTHERS: [&str; 18] = [
         "ctl", "diff", "endings", "execute", "faults", "forward", "growing", "hang", "loading",
-        "markers", "private", "ranks", "redact", "sandbox", "size", "sources", "stacks",
+        "markers", "memory", "private", "ranks", "redact", "sandbox", "size", "sources", "stacks",
     ];
 
     /// A program in a folder that no test knows would never run.

@@ -58,8 +58,9 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
     step::run(hangs.arg("-Itests/programs").arg(&library).arg("-pthread"))?;
     random::package(root, &folder, &library)?;
     // Programs that load libcuda in different ways, for tests/gpu/loading.sh, changed versions of
-    // one program, for tests/gpu/diff.sh, and one that stops its recording, for tests/gpu/ctl.sh.
-    for group in ["loading", "diff", "ctl"] {
+    // one program, for tests/gpu/diff.sh, and programs that stop their recording, for tests/gpu/ctl.sh and
+    // tests/gpu/flight.sh.
+    for group in ["loading", "diff", "ctl", "memory"] {
         step::run(
             Command::new("sh")
                 .arg(root.join("tests/programs").join(group).join("build.sh"))

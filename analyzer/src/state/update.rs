@@ -36,6 +36,13 @@ impl State {
 
     /// Takes in what memory holds where a cut trace begins; with the objects that exist then.
     pub(crate) fn restore_memory(&mut self, call: &Call<'_>) {
+        // A snapshot of the recorder says nothing about who has written.
+        if call
+            .notes()
+            .any(|note| matches!(note, Note::MemorySnapshot(_)))
+        {
+            return;
+        }
         for note in call.notes() {
             if let Note::Memory(note, ..) = note
                 && note.owner == 0

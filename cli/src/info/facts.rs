@@ -115,6 +115,8 @@ fn trace_facts(summary: &Summary) -> Vec<Fact> {
     rows.extend(when_digested(summary).map(|when| ("digests", when)));
     let exchanges = summary.exchanges.as_ref();
     rows.extend(exchanges.map(|exchanges| ("exchanges", exchanges.text())));
+    let snapshots = summary.memory_snapshots.as_ref();
+    rows.extend(snapshots.map(|snapshots| ("snapshots", snapshots.text())));
     rows
 }
 

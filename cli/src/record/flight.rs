@@ -40,7 +40,7 @@ pub(super) struct FlightOptions {
     /// a comma between: what is reached first counts.
     ///
     /// What earlier calls created is kept as long as it lives, so that the rest
-    /// replays; not what memory held.
+    /// replays; what memory held only with --memory.
     #[arg(
         long,
         value_name = "TIME|SIZE",
@@ -80,6 +80,12 @@ impl FlightOptions {
     /// Whether only the last calls are wanted.
     pub(super) fn is_wanted(&self) -> bool {
         !self.keep_last.is_empty()
+    }
+
+    /// How often memory is to be read with `--memory`.
+    pub(super) fn snapshot_interval(&self) -> Option<(Duration, u64)> {
+        let limits = Limits::new(&self.keep_last);
+        self.is_wanted().then(|| limits.snapshot_interval())
     }
 }
 
@@ -192,7 +198,10 @@ impl FlightRecorder {
             };
             let own = self.ended.get(path).map(|totals| totals.erased_to);
             let erased_to = own.or(all).unwrap_or(0);
-            let start = self.keeps.limits.start_in(&trace).max(erased_to);
+            let start = self
+                .keeps
+                .limits
+                .window_start(&trace, u64::MAX, erased_to)?;
             let window = Window::of(&trace, start);
             let meta = meta(&window, &format!("the program {}", outcome.describe()));
             window

@@ -74,6 +74,8 @@ pub mod note_kind {
     pub const GAP: u16 = 33;
     /// [`super::BreadcrumbNote`].
     pub const BREADCRUMB: u16 = 32;
+    /// [`super::MemorySnapshotNote`].
+    pub const MEMORY_SNAPSHOT: u16 = 34;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -435,7 +437,8 @@ pub struct DriverMessageNote {
     pub level: u32,
 }
 
-/// What memory held before the call, as a replay of the source of a cut trace has read it.
+/// What memory held before the call: as a replay of the source of a cut trace has read it, or, in a
+/// call with a [`MemorySnapshotNote`], the recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct MemoryNote {
     /// Where it begins: an address, or with an owner an offset in the variable.
@@ -450,6 +453,46 @@ pub struct MemoryNote {
     pub is_library: u8,
     /// Bytes of the name of the variable.
     pub name_length: u16,
+}
+
+/// The recorder has read all device memory before the call, or should have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct MemorySnapshotNote {
+    /// Number of the snapshot in the process, from 1; 0 if none was taken.
+    pub number: u64,
+    /// Bytes of memory that the [`MemoryNote`]s of the call have.
+    pub bytes: u64,
+    /// Bytes of memory that could not be read.
+    pub left_out: u64,
+    /// For how long the call was kept waiting.
+    pub nanoseconds: u64,
+    /// A `CUresult` of the driver, if it refused something.
+    pub result: i32,
+    /// A number of [`memory_snapshot`].
+    pub state: u8,
+}
+
+/// What became of a snapshot of memory.
+pub mod memory_snapshot {
+    /// It was taken. What the notes of the call hold is all that the process had allocated.
+    pub const TAKEN: u8 = 1;
+    /// The snapshot of that number does not count: a call of another thread did not wait for its end.
+    pub const VOID: u8 = 2;
+    /// None was taken: other threads were in calls that change memory.
+    pub const BUSY: u8 = 3;
+    /// None was taken: work was not complete in time.
+    pub const RUNNING: u8 = 4;
+    /// None was taken: the driver refused what it takes.
+    pub const REFUSED: u8 = 5;
+}
+
+/// The word that bytes repeat, as [`MemoryNote::fill`] has it; the last repetition may be cut.
+pub fn repeated_word(bytes: &[u8]) -> Option<u64> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let zeros = [0; 8];
+    let first = words.first().unwrap_or(&zeros);
+    let repeats = first.starts_with(rest) && words.iter().all(|word| word == first);
+    repeats.then(|| u64::from_le_bytes(*first))
 }
 
 /// Why a digest was not taken.

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::codec;
 use crate::layout::{
-    ChunkHead, ExchangeOutputNote, GapNote, HostChangedNote, Mapping, MemoryNote, OriginNote,
-    RECORD_HEAD_LENGTH, ReadbackNote, RecordHead, chunk_kind, note_kind, record_kind,
+    ChunkHead, ExchangeOutputNote, GapNote, HostChangedNote, Mapping, MemoryNote,
+    MemorySnapshotNote, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote, RecordHead, chunk_kind,
+    memory_snapshot, note_kind, record_kind,
 };
 use crate::pack::change::CallChange;
 use crate::pack::record::put_record;
 use crate::pack::reduce::Changes;
 use crate::read::call::Call;
 use crate::read::error::Error;
+use crate::read::memory_snapshots::snapshot_notes;
 use crate::read::note::Note;
 use crate::read::positions::CallPositions;
 use crate::read::record::records;
@@ -75,7 +77,10 @@ impl Selection {
         memory: Option<(u64, &[u8])>,
     ) -> Result<Self, Error> {
         let mut selection = Self::default();
-        let mut left = LeftNotes::default();
+        let mut left = LeftNotes {
+            snapshots: trace.memory_snapshots()?.taken,
+            ..LeftNotes::default()
+        };
         trace.walk().run(|call| {
             let added = memory.filter(|memory| memory.0 == call.index);
             let added = added.map_or(&[][..], |memory| memory.1);
@@ -224,7 +229,7 @@ impl Selection {
                 Some(Cow::Owned(moved))
             }
             // `add` has moved those that are kept.
-            note_kind::MEMORY => None,
+            note_kind::MEMORY | note_kind::MEMORY_SNAPSHOT => None,
             // What memory held depends on all calls.
             note_kind::DIGEST
             | note_kind::DIGEST_VALUES
@@ -319,8 +324,10 @@ struct LeftNotes {
     functions: BTreeMap<u64, Vec<u8>>,
     /// What host memory held, and where: the address and the end of each note.
     host: Vec<(u64, u64, Vec<u8>)>,
-    /// What memory held, as a replay had read it.
+    /// What memory held, as a replay or the recorder had read it.
     memory: Vec<u8>,
+    /// The snapshots of memory that count.
+    snapshots: BTreeMap<u64, u64>,
     /// That calls are missing, which the recorder had left out: of all threads.
     gap: Option<GapNote>,
     /// What exchanges have changed. An exchange may be entered after the call that finds it
@@ -393,10 +400,24 @@ impl LeftNotes {
 
     /// Adds the notes of memory that a call has.
     fn add_memory(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>) {
+        let is_void = |note: MemorySnapshotNote| {
+            note.state == memory_snapshot::TAKEN && !self.snapshots.contains_key(&note.number)
+        };
+        if snapshot_notes(call).any(is_void) {
+            return;
+        }
         for &(kind, bytes) in &call.notes {
-            if let Note::Memory(note, ..) = Note::read(kind, bytes)
-                && (wanted.keeps_memory)(call.index, &note)
-            {
+            let is_kept = match Note::read(kind, bytes) {
+                Note::Memory(note, ..) => (wanted.keeps_memory)(call.index, &note),
+                // It says that memory holds this anyway, unless calls are missing: where others are
+                // left out, it no longer does.
+                Note::MemorySnapshot(_) => {
+                    let is_at = |gap: &(u64, GapNote)| call.index >= gap.0;
+                    wanted.gap.as_ref().is_some_and(is_at)
+                }
+                _ => false,
+            };
+            if is_kept {
                 put_record(&mut self.memory, note_head(kind), bytes);
             }
         }

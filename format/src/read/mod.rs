@@ -14,6 +14,7 @@ pub(crate) mod incomplete;
 mod index;
 pub(crate) mod left_out;
 pub(crate) mod marker;
+pub(crate) mod memory_snapshots;
 pub(crate) mod note;
 mod outline;
 pub(crate) mod positions;

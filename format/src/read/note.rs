@@ -4,8 +4,8 @@ use crate::codec::{self, Decode};
 use crate::layout::{
     BreadcrumbNote, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
     DriverMessageNote, ExchangeNote, ExchangeOutputNote, GapNote, HostChangedNote, HostSkippedNote,
-    LayoutNote, LookedNote, MemoryNote, NestedCallNote, OriginNote, ReadbackNote,
-    SharedMappingNote, SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
+    LayoutNote, LookedNote, MemoryNote, MemorySnapshotNote, NestedCallNote, OriginNote,
+    ReadbackNote, SharedMappingNote, SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -40,6 +40,8 @@ pub enum Note<'a> {
     NestedCall(NestedCallNote),
     /// Calls are missing before this one.
     Gap(GapNote),
+    /// The recorder has read all device memory before the call, or should have.
+    MemorySnapshot(MemorySnapshotNote),
     /// A stream writes a word that shows how far it is, or the word was read.
     Breadcrumb(BreadcrumbNote),
     /// Host memory that the device can read and whose changes are not recorded.
@@ -111,6 +113,7 @@ impl<'a> Note<'a> {
             note_kind::NESTED_CALL => Note::NestedCall(head(bytes)?.0),
             note_kind::GAP => Note::Gap(head(bytes)?.0),
             note_kind::BREADCRUMB => Note::Breadcrumb(head(bytes)?.0),
+            note_kind::MEMORY_SNAPSHOT => Note::MemorySnapshot(head(bytes)?.0),
             note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
             note_kind::ADDRESS_SPACE => Note::AddressSpace(pairs(bytes)?),
             note_kind::ZEROED => Note::Zeroed(head(bytes)?.0),

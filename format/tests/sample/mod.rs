@@ -11,10 +11,10 @@ use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     BreadcrumbNote, CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote,
     DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote,
-    FramesNote, GapNote, LookedNote, MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote,
-    ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote, breadcrumb, digest_reach,
-    digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source, note_kind,
-    python_frame, record_kind, snapshot_flag, stack_flag,
+    FramesNote, GapNote, LookedNote, MarkerNote, MemoryNote, MemorySnapshotNote, NestedCallNote,
+    PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote, breadcrumb,
+    digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source,
+    memory_snapshot, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, FileRange, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -35,7 +35,7 @@ a-line-of-a-later-version\twith\twords
 type Sample = (fn() -> TraceBuilder, &'static str, usize);
 
 /// The sample of each version of the format: what the one before it has, and what is new.
-pub(crate) const SAMPLES: [Sample; 13] = [
+pub(crate) const SAMPLES: [Sample; 14] = [
     (sample, "v1", 0),
     (short_sample, "v1.1", 0),
     (stack_sample, "v1.2", 2),
@@ -49,6 +49,7 @@ pub(crate) const SAMPLES: [Sample; 13] = [
     (looked_before_sample, "v1.10", 9),
     (nested_call_sample, "v1.11", 10),
     (paused_sample, "v1.12", 12),
+    (memory_snapshot_sample, "v1.13", 13),
 ];
 
 /// An empty folder for a test's files.
@@ -435,6 +436,35 @@ pub(crate) fn paused_sample() -> TraceBuilder {
         })
         .note(0, note_kind::GAP, gap, &[])
         .note(0, note_kind::BREADCRUMB, written, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with the notes of version 1.13.
+pub(crate) fn memory_snapshot_sample() -> TraceBuilder {
+    let mut builder = paused_sample();
+    let taken = MemorySnapshotNote {
+        number: 3,
+        bytes: 8,
+        left_out: 4096,
+        nanoseconds: 1_500_000,
+        result: 0,
+        state: memory_snapshot::TAKEN,
+    };
+    let ones = MemoryNote {
+        address: 0x7000,
+        length: 8,
+        fill: u64::MAX,
+        ..MemoryNote::default()
+    };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[11],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::MEMORY_SNAPSHOT, taken, &[])
+        .memory_note(0, ones, "", None)
         .leave(0, 0, &[]);
     builder
 }

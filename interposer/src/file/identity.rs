@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::layout::chunk_kind;
 use cutape_format::{REDACT, rank};
-use cutape_registry::id;
+use cutape_registry::{MemoryContents, id};
 
 use super::trace_file;
 use crate::driver::{self, ask};
@@ -116,6 +116,9 @@ pub(crate) fn write_program(settings: &Settings) {
     }
     if settings.breadcrumbs != 0 {
         pairs.put("breadcrumbs", settings.breadcrumbs.to_string());
+    }
+    if settings.memory != MemoryContents::None {
+        pairs.put("memory", settings.memory.word());
     }
     pairs.put("stacks", settings.stacks.word());
     if let Some(secrets) = &settings.redact {

@@ -9,14 +9,14 @@ use cutape_format::layout::{
 use cutape_format::slot::{OutNumber, Slot, ValueForm};
 
 use super::frame::Frame;
-use super::plan::{LeaveForm, Output, Plan};
+use super::plan::{self, LeaveForm, Output, Plan};
 use super::pre_call::record_failed;
 use super::recording::{MEASURING, RECORDING, STATE};
 use super::thread::Thread;
 use super::{clock, cost};
 use crate::process::errno::Errno;
 use crate::state::followed_work;
-use crate::{async_readback, host_memory, overrides, snapshot, stack};
+use crate::{async_readback, device_memory, host_memory, overrides, snapshot, stack};
 
 /// CUDA_ERROR_NOT_READY: a poll that has not succeeded, and no failure.
 const NOT_READY: i32 = 600;
@@ -57,6 +57,9 @@ extern "C" fn post_call_slowly(frame: &mut Frame) {
 extern "C" fn other_returned(frame: &mut Frame) {
     let thread = frame.thread();
     if frame.activation.is_left_out() {
+        if device_memory::takes_snapshots() {
+            device_memory::leave(thread, plan::of(frame.index()));
+        }
         match frame.result as i32 {
             0 | NOT_READY => thread.leave_out(),
             _ => record_failed(thread, frame),

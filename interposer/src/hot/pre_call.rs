@@ -18,7 +18,7 @@ use crate::loaded::address_space;
 use crate::process::errno::Errno;
 use crate::start::ensure_started;
 use crate::state::{captures, followed_work};
-use crate::{conditions, driver, host_memory, overrides, snapshot, stack};
+use crate::{conditions, device_memory, driver, host_memory, overrides, snapshot, stack};
 
 /// What the entry does next.
 #[repr(C)]
@@ -146,7 +146,11 @@ extern "C" fn enter_short(
 #[inline(never)]
 extern "C" fn pre_call_paused(thread: &Thread, frame: &mut Frame, stack: *const u64) -> Dispatch {
     let plan = plan::of(frame.index());
-    if !recording::is_recording() || !may_leave_out(plan) || conditions::wait_for_start() {
+    if !recording::is_recording()
+        || !may_leave_out(plan)
+        || conditions::wait_for_start()
+        || device_memory::takes_snapshots()
+    {
         return pre_call_slowly(frame, stack);
     }
     leave_out(thread, frame, stack)
@@ -217,14 +221,17 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
     }
     let plan = plan::of(frame.index());
     conditions::before(frame, plan);
+    device_memory::arrive(thread, frame, plan);
     if recording::pausing().is_paused() && may_leave_out(plan) {
+        device_memory::left_out(thread, plan);
         return leave_out(thread, frame, stack);
     }
     let began = clock::ticks();
     let state = STATE.load(Ordering::Relaxed);
     thread.begin_call(&mut frame.activation);
     frame.plan = plan;
-    thread.notice_pausing(state == RECORDING && !conditions::count_calls());
+    let is_fast = !conditions::count_calls() && !device_memory::takes_snapshots();
+    thread.notice_pausing(state == RECORDING && is_fast);
     if crate::stack::is_on() {
         thread.ask_for_stack();
     }
@@ -297,6 +304,7 @@ fn write_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, stack: *const 
 fn entered(thread: &Thread, frame: &mut Frame, plan: &Plan, is_written: bool) -> Dispatch {
     if !is_written {
         thread.end_call();
+        device_memory::leave(thread, plan);
         return pass(frame);
     }
     // Before `attend`, which may begin a chunk, whose head has the number of its first call.

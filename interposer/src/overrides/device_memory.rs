@@ -1,17 +1,19 @@
 //! What the state of device memory is told of calls, and what it asks the recorder for.
 
+use core::sync::atomic::Ordering;
+
 use cutape_device_memory::{Call, DeviceMemory, Put, Recorder};
 use cutape_format::layout::field;
 use cutape_registry::Family;
 
 use super::launch;
 use crate::device_memory;
-use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::Thread;
+use crate::hot::{clock, recording};
 use crate::process::memory::{self, Scratch};
-use crate::state::contexts;
+use crate::state::{captures, contexts};
 use crate::{driver, host_memory, queries, snapshot};
 
 /// Before the driver is called.
@@ -53,9 +55,9 @@ fn tell(
 }
 
 /// The recorder at a call in progress.
-struct AtCall<'a> {
-    thread: &'a Thread,
-    frame: &'a Frame,
+pub(crate) struct AtCall<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) frame: &'a Frame,
 }
 
 impl Recorder for AtCall<'_> {
@@ -87,6 +89,27 @@ impl Recorder for AtCall<'_> {
 
     fn is_capturing(&self, stream: u64) -> bool {
         queries::is_capturing(self.frame.description(), stream)
+    }
+
+    fn thread_key(&self) -> u64 {
+        device_memory::key(self.thread)
+    }
+
+    fn is_any_captured(&self) -> bool {
+        captures::any()
+    }
+
+    fn pauses(&self) -> Option<u32> {
+        let pausing = recording::pausing();
+        (!pausing.is_paused()).then(|| pausing.pauses())
+    }
+
+    fn trace_length(&self) -> u64 {
+        recording::control().end.load(Ordering::Relaxed)
+    }
+
+    fn nanoseconds(&self) -> u64 {
+        clock::nanoseconds(libc::CLOCK_MONOTONIC)
     }
 
     fn ticks(&self) -> u64 {

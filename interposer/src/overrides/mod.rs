@@ -35,6 +35,7 @@ use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::address_space;
+pub(crate) use device_memory::AtCall;
 use visitor::Visitor;
 
 /// In a forked child: objects of the parent are not this process's.

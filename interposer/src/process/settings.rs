@@ -4,9 +4,11 @@
 use core::str::FromStr;
 use std::ffi::{CStr, CString};
 
+use cutape_device_memory::SnapshotInterval;
 use cutape_format::PayloadPolicy;
 use cutape_registry::{
-    Backend, Digests, HostMemory, RecordedLength, RecorderSetting, Stacks, Switch, WhenFull,
+    Backend, Digests, HostMemory, MemoryContents, RecordedLength, RecorderSetting, Stacks, Switch,
+    WhenFull,
 };
 
 use super::env;
@@ -36,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) outputs_of_exchanges: u64,
     /// Launches of a stream up to a breadcrumb; 0: there are none.
     pub(crate) breadcrumbs: u32,
+    pub(crate) memory: MemoryContents,
+    pub(crate) memory_interval: SnapshotInterval,
     pub(crate) checks_sources: bool,
     /// The most bytes of the trace; 0: no limit.
     pub(crate) max_size: u64,
@@ -70,6 +74,8 @@ impl Default for Settings {
             digests: None,
             outputs_of_exchanges: 0,
             breadcrumbs: 0,
+            memory: MemoryContents::None,
+            memory_interval: SnapshotInterval::default(),
             checks_sources: false,
             max_size: 0,
             when_full: WhenFull::Stop,
@@ -118,6 +124,10 @@ impl Settings {
             RecorderSetting::Digests => self.digests = Digests::from_word(word),
             RecorderSetting::OutputsOfExchanges => self.outputs_of_exchanges = bytes(word),
             RecorderSetting::Breadcrumbs => self.breadcrumbs = number(word).unwrap_or(0),
+            RecorderSetting::Memory => {
+                self.memory = MemoryContents::from_word(word).unwrap_or(MemoryContents::None);
+            }
+            RecorderSetting::MemoryInterval => self.memory_interval = interval(word),
             RecorderSetting::MaxSize => self.max_size = bytes(word),
             RecorderSetting::WhenFull => {
                 self.when_full = WhenFull::from_word(word).unwrap_or(WhenFull::Stop);
@@ -148,6 +158,16 @@ fn bytes(word: &[u8]) -> u64 {
     number(word)
         .and_then(|number: u64| number.checked_next_multiple_of(PAGE))
         .unwrap_or(0)
+}
+
+/// Milliseconds and bytes, with a comma between them.
+fn interval(word: &[u8]) -> SnapshotInterval {
+    let mut numbers = word.split(|&byte| byte == b',').map(number::<u64>);
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    SnapshotInterval {
+        nanoseconds: next().saturating_mul(1_000_000),
+        bytes: next(),
+    }
 }
 
 fn number<N: FromStr>(word: &[u8]) -> Option<N> {
@@ -189,7 +209,25 @@ mod tests {
             let settings = read(RecorderSetting::Breadcrumbs, word);
             assert_eq!(settings.breadcrumbs, every, "{word:?}");
         }
+        for (word, nanoseconds, bytes) in [
+            (c"1500,4096", 1_500_000_000, 4096),
+            (c"0,1", 0, 1),
+            (c"2", 2_000_000, 0),
+            (c"-1,x", 0, 0),
+        ] {
+            let settings = read(RecorderSetting::MemoryInterval, word);
+            let expected = SnapshotInterval { nanoseconds, bytes };
+            assert_eq!(settings.memory_interval, expected, "{word:?}");
+        }
+        assert_eq!(
+            read(RecorderSetting::Memory, c"all").memory,
+            MemoryContents::All
+        );
         let unknown = c"other";
+        assert_eq!(
+            read(RecorderSetting::Memory, unknown).memory,
+            MemoryContents::None
+        );
         let settings = read(RecorderSetting::HostMemory, unknown);
         assert_eq!(settings.host_memory, HostMemory::Off);
         let settings = read(RecorderSetting::Payloads, unknown);

@@ -5,11 +5,13 @@
 //! from the device may follow from it. Before that, only copies out of such memory do.
 //!
 //! A pause of the recording is such a cause: calls that the recorder has left out may have written any
-//! device memory. What differs because of it counts as not compared.
+//! device memory. What differs because of it counts as not compared, until a snapshot says what memory
+//! held.
 
 use std::collections::HashMap;
 
-use cutape_model::IntervalMap;
+use cutape_format::layout::GapNote;
+use cutape_model::{IntervalMap, MemoryGaps};
 use cutape_registry::is_sticky;
 use rustc_hash::FxBuildHasher;
 
@@ -36,6 +38,8 @@ pub(crate) struct Consequences {
     pub anywhere: Option<CauseNumber>,
     /// The cause of what the recorder has left out.
     gap: Option<CauseNumber>,
+    /// Whether memory lacks what such calls did.
+    pub memory_gaps: MemoryGaps,
 }
 
 impl Consequences {
@@ -62,12 +66,25 @@ impl Consequences {
         number
     }
 
-    /// Calls are missing that may have written any device memory.
-    pub(crate) fn apply_gap(&mut self) {
+    /// Calls are missing that may have written any device memory. False if memory has what they wrote.
+    pub(crate) fn apply_gap(&mut self, gap: &GapNote) -> bool {
+        if !self.memory_gaps.apply(gap) {
+            return false;
+        }
         let cause = self.cause("calls that the recorder has left out".to_owned());
         self.gap = Some(cause);
         if self.anywhere.is_none() {
             self.changed.overwrite(&(0..u64::MAX), cause);
+        }
+        true
+    }
+
+    /// Device memory holds what it held in the recording when a call was entered.
+    pub(crate) fn memory_restored(&mut self, ticks: u64) {
+        self.memory_gaps.know_memory(ticks);
+        if let Some(gap) = self.gap {
+            self.changed.retain(|_, &cause| cause != gap);
+            self.anywhere = self.anywhere.filter(|&cause| cause != gap);
         }
     }
 

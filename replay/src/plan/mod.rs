@@ -9,6 +9,7 @@ pub(crate) mod private_memory;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use cutape_format::layout::memory_snapshot;
 use cutape_format::{Bytes, Call, Note, Trace};
 use cutape_registry::{
     Class, ContextOp, Family, Function, HostMemoryOp, Kind, MemoryOp, PrimaryOp, Role, is_sticky,
@@ -79,6 +80,9 @@ pub struct Plan {
     /// Numbers (first, behind the last) of digests that do not count.
     #[serde(skip)]
     pub void_digests: Vec<(u64, u64)>,
+    /// Numbers of snapshots of memory that do not count.
+    #[serde(skip)]
+    pub void_snapshots: HashSet<u64>,
     /// Where work may have been writing host memory that the trace has bytes of.
     #[serde(skip)]
     pub(crate) pending_writes: PendingWrites,
@@ -403,7 +407,7 @@ impl<'t> Planner<'t> {
     }
 }
 
-/// Adds the digests that a call has.
+/// Adds the digests that a call has, and which digests and snapshots of memory do not count.
 fn note_digests(call: &Call, plan: &mut Plan) {
     for note in call.notes() {
         match note {
@@ -411,6 +415,9 @@ fn note_digests(call: &Call, plan: &mut Plan) {
             Note::DigestVoid(void) => {
                 let end = void.first.saturating_add(void.count);
                 plan.void_digests.push((void.first, end));
+            }
+            Note::MemorySnapshot(note) if note.state == memory_snapshot::VOID => {
+                plan.void_snapshots.insert(note.number);
             }
             _ => {}
         }

@@ -1,9 +1,9 @@
-//! Contents of memory that a cut trace stores in place of the calls that computed them: they are put
-//! there before the first call of the part, when all earlier work is done.
+//! Contents of memory that a trace stores in place of the calls that computed them, because it was cut
+//! or its recorder has left them out: they are put there when all earlier work is done.
 
 use std::ffi::CString;
 
-use cutape_format::layout::MemoryNote;
+use cutape_format::layout::{MemoryNote, memory_snapshot};
 use cutape_format::{Note, Snapshot};
 use cutape_registry::{Kind, id};
 
@@ -30,6 +30,18 @@ impl<'t> Job<'_, 't> {
     /// Puts into place what memory held before the call.
     pub(crate) fn put_memory(&mut self) {
         let mut is_ready = false;
+        let snapshot = self.call.notes().find_map(|note| match note {
+            Note::MemorySnapshot(note) if note.state == memory_snapshot::TAKEN => Some(note),
+            _ => None,
+        });
+        if let Some(snapshot) = snapshot {
+            // Where no calls are missing, memory has been computed.
+            let is_void = self.plan.void_snapshots.contains(&snapshot.number);
+            if is_void || !self.consequences.memory_gaps.lack_memory() {
+                return;
+            }
+        }
+        let mut is_whole = snapshot.is_some_and(|snapshot| snapshot.left_out == 0);
         for note in self.call.notes() {
             let Note::Memory(note, name, snapshot) = note else {
                 continue;
@@ -47,11 +59,14 @@ impl<'t> Job<'_, 't> {
             self.issuer.position.step();
             match self.put_piece(&note, &name, snapshot.as_ref()) {
                 Ok(()) => self.report.memory_bytes_put += note.length,
-                Err(why) => self.memory_is_missing(&format!(
-                    "contents of {}, before call {}: {why}",
-                    describe(&note, &name),
-                    self.call.index
-                )),
+                Err(why) => {
+                    is_whole = false;
+                    self.memory_is_missing(&format!(
+                        "contents of {}, before call {}: {why}",
+                        describe(&note, &name),
+                        self.call.index
+                    ));
+                }
             }
         }
         if is_ready && let Err(code) = self.wait_for_all_work() {
@@ -60,6 +75,12 @@ impl<'t> Job<'_, 't> {
                 self.call.index,
                 result_name(code)
             ));
+            return;
+        }
+        // What arrays hold, no snapshot says.
+        if is_whole && !self.handles.any_array() {
+            let entered = self.call.ticks;
+            self.consequences.memory_restored(entered);
         }
     }
 

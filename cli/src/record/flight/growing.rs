@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct GrowingTrace {
     control: LiveControl,
+    /// It may have snapshots of memory.
+    has_snapshots: bool,
     /// By thread: when the last call returned that was looked at, in ticks.
     seen: HashMap<u32, u64>,
     /// When the last mark was made that was looked at, in ticks.
@@ -66,6 +68,7 @@ impl GrowingTrace {
         let now = Instant::now();
         let file = Self {
             control,
+            has_snapshots: trace.may_have_memory_snapshots(),
             seen: HashMap::new(),
             seen_mark: 0,
             reuse_ended: VecDeque::new(),
@@ -147,7 +150,8 @@ impl GrowingTrace {
         for reason in &self.reasons(&trace, &keeps.keep_on) {
             self.keep(path, keeps, reason);
         }
-        let from = keeps.limits.start_in(&trace).max(self.erased_to);
+        let from = keeps.limits.window_start(&trace, u64::MAX, self.erased_to);
+        let from = from.map_err(|error| error.to_string())?;
         let window = Window::of(&trace, from);
         self.erased_to = self.erased_to.max(from);
         let erased = window.erase_others(&trace, self.blobs_before(from));
@@ -171,7 +175,8 @@ impl GrowingTrace {
     /// The file may grow by a part of what is kept until this is called again: then recording is
     /// paused, and then what must be recorded waits.
     fn bound(&self, length: u64, bytes: u64) {
-        if bytes != u64::MAX {
+        // A snapshot of memory may be longer than what is kept, and follows every pause.
+        if bytes != u64::MAX && !self.has_snapshots {
             let parts = [bytes / 4, bytes / 2];
             let [pause, wait] = parts.map(|part| length.saturating_add(part));
             self.control.bound(pause, wait, WAIT);

@@ -99,8 +99,8 @@ impl Keeps {
         erased_to: u64,
     ) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
-        let start = self.limits.start_in(&trace).min(reason.ticks);
-        let from = start.max(erased_to);
+        let from = self.limits.window_start(&trace, reason.ticks, erased_to);
+        let from = from.map_err(|error| error.to_string())?;
         let window = Window::of(&trace, from);
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use cutape_format::Trace;
+use cutape_cut::snapshots::start_at_snapshot;
+use cutape_format::{Error, Trace};
 use cutape_render::quantity::{parse_bytes, parse_time};
 
 /// One of the limits.
@@ -52,8 +53,39 @@ impl Limits {
         all
     }
 
+    /// Where a window begins that has calls up to `latest`, in ticks: at a snapshot of memory, if there
+    /// is one shortly before. Calls before `erased_to` may have been erased.
+    ///
+    /// # Errors
+    /// Damage of the trace.
+    pub(super) fn window_start(
+        &self,
+        trace: &Trace,
+        latest: u64,
+        erased_to: u64,
+    ) -> Result<u64, Error> {
+        let from = self.start_in(trace).min(latest);
+        let last = trace.last_entered().unwrap_or(0);
+        let start = start_at_snapshot(&trace.memory_snapshots()?, from, last);
+        Ok(start.max(erased_to))
+    }
+
+    /// How often memory is to be read, so that each half of what is kept has a snapshot: after which
+    /// time, after how many bytes; 0 for never.
+    pub(super) fn snapshot_interval(&self) -> (Duration, u64) {
+        let bytes = match self.bytes {
+            u64::MAX => 0,
+            bytes => bytes / 2,
+        };
+        let time = match self.time {
+            Duration::MAX => Duration::ZERO,
+            time => time / 2,
+        };
+        (time, bytes)
+    }
+
     /// Where what is kept begins, in ticks; 0 if all is. Time counts back from the last call.
-    pub(super) fn start_in(&self, trace: &Trace) -> u64 {
+    fn start_in(&self, trace: &Trace) -> u64 {
         let by_bytes = trace.ticks_of_last_bytes(self.bytes).unwrap_or(0);
         // A counter that is no clock tells no time.
         let rate = self.ticks_per_second.filter(|_| trace.head().clock == 0);

@@ -45,6 +45,7 @@ impl Redactor<'_> {
             | note_kind::NESTED_CALL
             | note_kind::GAP
             | note_kind::BREADCRUMB
+            | note_kind::MEMORY_SNAPSHOT
             // Texts of the recorder, and names of functions of the driver.
             | note_kind::STOPPED
             | note_kind::UNKNOWN_SYMBOL => Some(Cow::Borrowed(bytes)),
