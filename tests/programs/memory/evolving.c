@@ -15,6 +15,8 @@ enum { THREADS = 3, KINDS = 4, COUNT = 5000, BYTES = 4 * COUNT, ROUNDS = 400 };
 static int (*start_recording)(void);
 static int (*stop_recording)(void);
 static CUfunction mix;
+/* Of all threads. */
+static atomic_int rounds;
 static atomic_int is_done;
 
 static void find_recorder(void)
@@ -124,10 +126,18 @@ static void *work(void *argument)
 {
     struct worker *worker = argument;
     begin_work(worker);
-    for (uint32_t round = 0; round < ROUNDS; round++)
+    for (uint32_t round = 0; round < ROUNDS; round++) {
         one_round(worker, round);
+        rounds++;
+    }
     end_work(worker);
     return NULL;
+}
+
+static void wait_for_rounds(int count)
+{
+    while (rounds < count)
+        usleep(100);
 }
 
 /* Recording stops and starts while threads work. */
@@ -141,9 +151,9 @@ static void toggled(void)
         EXPECT(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
     }
     for (int i = 0; stop_recording != NULL && i < 20; i++) {
-        usleep(5000);
+        wait_for_rounds(60 * i + 20);
         stop_recording();
-        usleep(5000);
+        wait_for_rounds(60 * i + 40);
         start_recording();
     }
     for (int i = 0; i < THREADS; i++) {
