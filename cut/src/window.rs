@@ -19,9 +19,9 @@ pub struct Window {
     needs: Needs,
     /// How many calls the trace has before the window.
     start: u64,
-    /// Those that are kept.
+    /// Those that it has.
     kept: BTreeSet<u64>,
-    /// The same, by thread and number.
+    /// By thread and number: these, and those with notes that it has.
     held: BTreeSet<(u32, u64)>,
     /// By thread: the number of its first call in the window.
     first: BTreeMap<u32, u64>,
@@ -47,27 +47,32 @@ impl Window {
         }
         let start = cursor.index();
         let first: BTreeMap<u32, u64> = cursor.upcoming().collect();
-        let stays = |&(call, reason): &(u64, Reason)| {
-            let stays = match reason {
-                Reason::InFlight(thread, number) => {
-                    earlier.last.get(&thread) == Some(&number) && !first.contains_key(&thread)
-                }
-                Reason::NamesThread(thread) => first.contains_key(&thread),
-                Reason::Describes(function) => earlier.builder.has_function(function),
-            };
-            stays.then_some(call)
+        let stays = |&(_, reason): &(u64, Reason)| match reason {
+            Reason::InFlight(thread, number) => {
+                earlier.last.get(&thread) == Some(&number) && !first.contains_key(&thread)
+            }
+            Reason::NamesThread(thread) => first.contains_key(&thread),
+            Reason::Describes(function) => earlier.builder.has_function(function),
         };
-        let is_kept: Vec<u64> = earlier.kept.iter().filter_map(stays).collect();
+        let also: Vec<(u64, Reason)> = earlier.kept.iter().copied().filter(stays).collect();
         let (live, needs) = earlier.builder.finish_live();
-        let kept: BTreeSet<u64> = live.into_iter().chain(is_kept).collect();
+        // Notes of the others move to calls of the window.
+        let in_flight = also.iter().filter(|(_, reason)| reason.is_in_flight());
+        let in_flight = in_flight.map(|&(call, _)| call);
+        let kept: BTreeSet<u64> = live.into_iter().chain(in_flight).collect();
+        let held: BTreeSet<u64> = also
+            .iter()
+            .map(|&(call, _)| call)
+            .chain(kept.iter().copied())
+            .collect();
         let place = |call: &u64| earlier.places.get(*call as usize).copied();
         let blobs = earlier.blobs.into_iter();
-        let blobs = blobs.filter(|(call, _)| kept.contains(call));
+        let blobs = blobs.filter(|(call, _)| held.contains(call));
         let blobs = blobs.flat_map(|(_, names)| names).collect();
         // Numbers count the calls that were erased earlier, too.
         let all: u64 = first.values().sum();
-        let held: BTreeSet<(u32, u64)> = kept.iter().filter_map(place).collect();
-        let of_threads = held.iter().filter(|call| first.contains_key(&call.0));
+        let of_threads = kept.iter().filter_map(place);
+        let of_threads = of_threads.filter(|call| first.contains_key(&call.0));
         let gap = GapNote {
             calls: all.saturating_sub(of_threads.count() as u64),
             resumed: from_ticks.max(1),
@@ -76,8 +81,8 @@ impl Window {
         Self {
             needs,
             start,
+            held: held.iter().filter_map(place).collect(),
             kept,
-            held,
             first,
             blobs,
             gap,
@@ -86,7 +91,7 @@ impl Window {
 
     /// How many earlier ones are kept.
     pub fn earlier(&self) -> u64 {
-        self.held.len() as u64
+        self.kept.len() as u64
     }
 
     /// Writes it to `target`, which must not exist, with `meta`; how many calls the window has.
@@ -164,6 +169,12 @@ enum Reason {
     NamesThread(u32),
     /// It tells how a function takes its parameters, or where it is from.
     Describes(u64),
+}
+
+impl Reason {
+    fn is_in_flight(self) -> bool {
+        matches!(self, Self::InFlight(..))
+    }
 }
 
 /// The calls before a window.

@@ -62,14 +62,19 @@ impl NeedsBuilder {
         let set = set_by(effects, call);
         let records = function.family == Family::Event(EventOp::Record);
         let mut has_operand = false;
+        // What the work of a node uses is not changed by making the node.
+        let makes_work = makes_node(effects) || matches!(function.family, Family::Graph(_));
         for &(kind, handle) in &operands.handles {
-            if kind == Kind::Stream && (function.stream.is_some() || records) {
+            if kind == Kind::Stream && (function.stream.is_some() || records)
+                || makes_work && !is_of_graphs(kind)
+            {
                 continue;
             }
             has_operand = true;
             self.changed_handle(kind, handle, set, index);
         }
-        for touch in &operands.touches {
+        let touches = operands.touches.iter().filter(|_| !makes_work);
+        for touch in touches {
             if let Some(place) = self.place_of(touch.address()) {
                 has_operand = true;
                 self.changed(place, None, index);
@@ -104,6 +109,15 @@ impl NeedsBuilder {
             }
         }
     }
+}
+
+fn is_of_graphs(kind: Kind) -> bool {
+    matches!(kind, Kind::Graph | Kind::GraphNode | Kind::GraphExec)
+}
+
+fn makes_node(effects: &Effects) -> bool {
+    let makes = |effect: &(usize, Effect)| matches!(effect.1, Effect::Create(Kind::GraphNode, _));
+    effects.objects.iter().any(makes)
 }
 
 /// Whether a successful call changes the objects that it uses, so that later users need it.
@@ -159,9 +173,7 @@ pub(super) fn changes_operands(effects: &Effects) -> bool {
         Family::Pointer(PointerOp::SetAttribute) => true,
         Family::HostMemory(HostMemoryOp::Register) => false,
         Family::Plain | Family::Sharing(_) => {
-            let makes_node =
-                |effect: &(usize, Effect)| matches!(effect.1, Effect::Create(Kind::GraphNode, _));
-            (function.waits == Waits::No && !answers()) || effects.objects.iter().any(makes_node)
+            (function.waits == Waits::No && !answers()) || makes_node(effects)
         }
         _ => false,
     }

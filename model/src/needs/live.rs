@@ -3,14 +3,19 @@
 
 use super::builder::NeedsBuilder;
 use super::last_changes::Changes;
+use crate::objects::ObjectId;
 
 impl NeedsBuilder {
     /// Forgets the needs of calls up to this one that neither chosen calls nor later ones need.
     pub(super) fn forget_unneeded(&mut self, index: u32) {
-        let objects = &self.state.objects;
-        self.changed.retain(|&id, _| objects.get(id).is_some());
-        self.attached.retain(|&id, _| objects.get(id).is_some());
-        self.globals.retain(|&id, _| objects.get(id).is_some());
+        let (objects, is_of_live) = (&self.state.objects, self.is_of_live);
+        let is_known = |id: ObjectId| {
+            let object = objects.get(id);
+            object.is_some_and(|object| !is_of_live || object.end.is_none())
+        };
+        self.changed.retain(|&id, _| is_known(id));
+        self.attached.retain(|&id, _| is_known(id));
+        self.globals.retain(|&id, _| is_known(id));
         let mut needed = self.nameable();
         let chosen = self.chosen.iter().flatten();
         needed.extend(chosen.filter(|&&call| call <= index));
