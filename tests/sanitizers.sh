@@ -42,6 +42,8 @@ programs() {
     local source name ran=0 alone=0 failed=0 include=(-Itests/programs/include -Itests/programs)
     local runtime=("-Wl,--whole-archive" "$library" "-Wl,--no-whole-archive" "-Wl,--export-dynamic")
     for source in tests/programs/clean/*.c; do
+        # The CPU writes a word that the device polls, here the null driver: a race on purpose.
+        [[ $sanitizer != thread || $source != */graph_awaits_cpu.c ]] || continue
         name=$folder/$(basename "$source" .c)
         gcc -std=gnu11 -O1 -g "-fsanitize=$sanitizer" "${include[@]}" -c -o "$name.o" "$source"
         gcc -o "$name" "$name.o" "${runtime[@]}" "$folder/driver/libcuda.so.1" \
