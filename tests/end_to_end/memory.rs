@@ -213,6 +213,9 @@ fn the_last_calls(folder: &Path) {
             panic!("{} gaps", gaps.len());
         };
         let is_snapshot = |note| matches!(note, Note::MemorySnapshot(note) if note.state == memory_snapshot::TAKEN);
+        // Kernels run on known memory alone.
+        let mut before = opened.calls().take_while(|call| call.index < first.index);
+        assert!(before.all(|call| !call.signature.name.starts_with("cuLaunch")));
         assert!(first.notes().any(is_snapshot));
     }
     let running = Running::start(folder, &["--keep-last", "256KiB"]);
