@@ -450,24 +450,22 @@ fn the_same_command_goes_on(folder: &Path) -> Result<Verdict, String> {
 fn an_interrupt_keeps_the_smallest(folder: &Path) -> Result<Verdict, String> {
     let source = recorded(folder, "clean/events");
     let target = folder.join("small.cutape");
-    // With a smaller trace the search waits for the interrupt, so that it does not end before.
-    let go_on = folder.join("go-on");
+    // Once a trace has been judged, the command waits, so that the search does not end before the
+    // interrupt.
+    let (waiting, go_on) = (folder.join("waiting"), folder.join("go-on"));
     let waits = format!(
-        "if ls {0}.minimize/best-* >{0}.log 2>&1; then until [ -e {1} ]; do sleep 0.02; done; fi",
+        "if ls {0}.minimize/best-* >{1} 2>&1; then mv {1} {1}-1; until [ -e {2} ]; do sleep 0.02; \
+         done; fi",
         target.display(),
+        waiting.display(),
         go_on.display()
     );
     let command = format!("{waits}; {}", finds("grep -q cuEventElapsedTime"));
     let mut search = minimize(&source, &target, &["--test", &command]);
     search.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = search.spawn().map_err(|error| error.to_string())?;
-    let has_best = || {
-        let files = fs::read_dir(folder.join("small.cutape.minimize"));
-        let mut files = files.into_iter().flatten().flatten();
-        files.any(|file| file.file_name().to_string_lossy().starts_with("best-"))
-    };
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !has_best() && Instant::now() < deadline {
+    while !folder.join("waiting-1").exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
     // SAFETY: the child is ours and has not been waited for.

@@ -10,6 +10,17 @@ use crate::{Failure, files, gum, random, step};
 /// it is not gum itself.
 const BRIDGED: &str = "test/libcutape_interposer_gum_bridge.so";
 
+/// The programs of tests/gpu/faults.sh.
+fn faults(root: &Path, folder: &Path, library: &Path) -> Result<(), Failure> {
+    files::make_folder(folder)?;
+    let source = "tests/programs/faults/counted.c";
+    let mut counted = step::cc(root, "-O1", source, &folder.join("counted"));
+    step::run(counted.arg("-Itests/programs").arg(library).arg("-pthread"))?;
+    let source = "tests/programs/faults/shim.c";
+    let mut shim = step::cc(root, "-O1", source, &folder.join("shim.so"));
+    step::run(shim.args(["-fPIC", "-shared", "-ldl"]))
+}
+
 /// Builds, strips and copies; compiles the test programs.
 pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Failure> {
     let folder =
@@ -56,6 +67,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
         &folder.join("hangs"),
     );
     step::run(hangs.arg("-Itests/programs").arg(&library).arg("-pthread"))?;
+    faults(root, &folder.join("faults"), &library)?;
     random::package(root, &folder, &library)?;
     // Programs that load libcuda in different ways, for tests/gpu/loading.sh, changed versions of
     // one program, for tests/gpu/diff.sh, and programs that stop their recording, for tests/gpu/ctl.sh and

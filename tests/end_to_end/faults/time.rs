@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use cutape_format::layout::{FILE_HEAD_LENGTH, FileHead};
+use cutape_format::layout::FileHead;
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder, codec};
 use cutape_tests::{Suite, calls_of, parts, run};
 
@@ -108,14 +108,18 @@ fn write(builder: &TraceBuilder, path: &Path) -> Result<(), String> {
         ticks_per_second: 1_000_000_000,
         ..head
     };
-    bytes[..FILE_HEAD_LENGTH].copy_from_slice(&head.encode());
+    let head = head.encode();
+    bytes[..head.len()].copy_from_slice(&head);
     fs::write(path, bytes).map_err(|error| error.to_string())
 }
+
+/// A function, its arguments, and the handle that it makes.
+type Made<'a> = (&'a str, &'a [u64], Option<&'a [u8]>);
 
 /// A correct program of one thread. At that step, the counter goes back to `ticks`.
 fn going_back(ticks: u64, step: usize) -> TraceBuilder {
     let (context, memory) = (0x5000_u64.to_le_bytes(), 0x7000_0000_u64.to_le_bytes());
-    let calls: [(&str, &[u64], Option<&[u8]>); 7] = [
+    let calls: [Made<'_>; 7] = [
         ("cuInit", &[0], None),
         ("cuDevicePrimaryCtxRetain", &[0x1000, 0], Some(&context)),
         ("cuCtxSetCurrent", &[0x5000], None),
