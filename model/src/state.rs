@@ -426,7 +426,7 @@ impl<X> State<X> {
                     ..NewObject::of(kind, handle, Origin::Created, effects.site(call), call)
                 };
                 let pending = PendingObject::of(new, effects, call, data);
-                if of_pool && !self.captures.is_empty() {
+                if of_pool && self.is_captured(effects, call) {
                     self.memory.belongs_to_graph(handle, pending.size);
                 }
                 // With several threads the handle may still be another object's when this call is
@@ -460,7 +460,7 @@ impl<X> State<X> {
             // launch of its graph.
             Effect::Destroy(Kind::Memory)
                 if self.memory.is_of_graph(call.argument(position))
-                    || (effects.function.stream.is_some() && !self.captures.is_empty()) => {}
+                    || self.is_captured(effects, call) => {}
             Effect::Destroy(kind) => {
                 let live = self.objects.live(kind, call.argument(position));
                 let meant = live.and_then(|id| self.objects.meant_by_destroy(id, call.ticks));

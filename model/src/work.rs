@@ -27,6 +27,15 @@ impl<X> State<X> {
         Some(self.stream(call.thread, handle, effects.function.per_thread))
     }
 
+    /// Whether a call's work becomes part of a graph that is being captured.
+    pub(crate) fn is_captured(&mut self, effects: &Effects, call: &Call<'_>) -> bool {
+        if self.captures.is_empty() {
+            return false;
+        }
+        let stream = self.call_stream(effects, call);
+        stream.is_some_and(|stream| self.captures.of(stream).is_some())
+    }
+
     /// The number of the stream that a handle means in a thread.
     pub fn stream(&mut self, thread: u32, handle: u64, per_thread: bool) -> u32 {
         let versions = [Kind::Stream, Kind::Context].map(|kind| self.objects.version(kind));
@@ -138,8 +147,9 @@ impl<X> State<X> {
                     capture.graph.whole = false;
                 }
             }
-            // What is freed during a capture is a node of it.
-            GraphAction::Free if !self.captures.is_empty() => {}
+            // What is freed in a stream that captures is a node.
+            GraphAction::Free
+                if stream.is_some_and(|stream| self.captures.of(stream).is_some()) => {}
             _ => {
                 self.graphs.apply(effects, call);
                 if effects.graph.has_unseen_nodes() || effects.at("childGraph").is_some() {

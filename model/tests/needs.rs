@@ -371,6 +371,50 @@ fn a_handle_that_comes_again_is_the_older_object_until_the_call_returns() {
 }
 
 #[test]
+fn what_lives_needs_nothing_that_has_ended() {
+    let cases: [(&str, &[Step]); 3] = [
+        // Nodes use a kernel and a context, and do not change them.
+        (
+            "nodes",
+            &[
+                ("cuGraphCreate", &[1, 0], 0x6, &[]),
+                ("cuGraphAddMemsetNode", &[1, 0x6, 0, 0, 9, 0xc], 0x7, &[]),
+                ("cuGraphDestroy", &[0x6], 0, &[]),
+            ],
+        ),
+        (
+            "reservation",
+            &[
+                ("cuMemAddressReserve", &[1, 0x1000, 0, 0, 0], 0x50000, &[]),
+                ("cuMemUnmap", &[0x50000, 0x1000], 0, &[]),
+                ("cuMemAddressFree", &[0x50000, 0x1000], 0, &[]),
+            ],
+        ),
+        // Another stream captures: what is freed in this one is freed.
+        (
+            "capture",
+            &[
+                ("cuStreamCreate", &[1, 1], 0x8, &[]),
+                ("cuMemAllocAsync", &[1, 0x100, 0x5], 0x60000, &[]),
+                ("cuStreamBeginCapture_v2", &[0x8, 2], 0, &[]),
+                ("cuMemFreeAsync", &[0x60000, 0x5], 0, &[]),
+                ("cuStreamEndCapture", &[0x8, 1], 0, &[]),
+                ("cuStreamDestroy_v2", &[0x8], 0, &[]),
+            ],
+        ),
+    ];
+    for (name, steps) in cases {
+        let steps: Vec<Step> = START.iter().chain(steps).copied().collect();
+        let trace = trace(name, &steps);
+        let mut needs = NeedsBuilder::of_live();
+        trace.calls().for_each(|call| needs.push(&call, &|_| None));
+        let (live, _) = needs.finish_live();
+        let mut others = live.iter().filter(|&&call| call >= START.len() as u64);
+        assert_eq!(others.next(), None, "{name}: {live:?}");
+    }
+}
+
+#[test]
 fn what_is_begun_is_ended() {
     let steps: &[Step] = &[
         ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),

@@ -397,6 +397,10 @@ impl NeedsBuilder {
         let Some(object) = self.state.objects.get(id) else {
             return;
         };
+        // What later calls need does not depend on what has ended.
+        if self.is_of_live && object.end.is_some() {
+            return;
+        }
         let creator = object.created.index as u32;
         self.need(call, creator, Need::Existence);
         if changes && !self.changed.is_empty() {

@@ -1,6 +1,8 @@
 //! Which calls later ones may still need: those that created, changed or ended what is known, and
 //! the last ones to write memory or to wait.
 
+use rustc_hash::FxHashSet;
+
 use super::builder::NeedsBuilder;
 use super::last_changes::Changes;
 use crate::objects::ObjectId;
@@ -16,6 +18,11 @@ impl NeedsBuilder {
         self.changed.retain(|&id, _| is_known(id));
         self.attached.retain(|&id, _| is_known(id));
         self.globals.retain(|&id, _| is_known(id));
+        if is_of_live {
+            // The memory of a cubin ends with its link state.
+            let linking: FxHashSet<u32> = self.changed.values().flat_map(Changes::calls).collect();
+            self.cubins.retain(|_, linked| linking.contains(linked));
+        }
         let mut needed = self.nameable();
         let chosen = self.chosen.iter().flatten();
         needed.extend(chosen.filter(|&&call| call <= index));
