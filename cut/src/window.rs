@@ -31,10 +31,26 @@ pub struct Window {
     gap: GapNote,
 }
 
+/// What an earlier window had of the calls before it. The others may have been erased, or only some
+/// of them, so that they do not count any more.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// Where that window began, in ticks; 0 if there was none.
+    pub until: u64,
+    /// By thread and number.
+    calls: BTreeSet<(u32, u64)>,
+}
+
+impl Held {
+    fn counts(&self, call: &Call<'_>) -> bool {
+        call.ticks >= self.until || self.calls.contains(&(call.thread, call.number))
+    }
+}
+
 impl Window {
     /// The calls of a trace that were entered at these ticks or later, and what they may need. Only
-    /// the calls before them are read.
-    pub fn of(trace: &Trace, from_ticks: u64) -> Self {
+    /// the calls before them are read. `known` is of the last window of the same trace.
+    pub fn of(trace: &Trace, from_ticks: u64, known: &Held) -> Self {
         let mut earlier = Earlier::default();
         let read = |bytes: Bytes<'_>| {
             let bytes = trace.resolve(bytes).ok()?;
@@ -42,8 +58,13 @@ impl Window {
         };
         let mut cursor = Cursor::new();
         while let Some(call) = cursor.next_entered(trace, from_ticks) {
-            earlier.builder.push(&call, &read);
-            earlier.add(&call);
+            if known.counts(&call) {
+                earlier.builder.push(&call, &read);
+                earlier.add(&call);
+            } else {
+                earlier.builder.pass();
+                earlier.place(&call);
+            }
         }
         let start = cursor.index();
         let first: BTreeMap<u32, u64> = cursor.upcoming().collect();
@@ -86,6 +107,14 @@ impl Window {
             first,
             blobs,
             gap,
+        }
+    }
+
+    /// What a later window of the same trace is to know.
+    pub fn held(&self) -> Held {
+        Held {
+            until: self.gap.resumed,
+            calls: self.held.clone(),
         }
     }
 
@@ -204,9 +233,13 @@ impl Default for Earlier {
 }
 
 impl Earlier {
-    fn add(&mut self, call: &Call<'_>) {
+    fn place(&mut self, call: &Call<'_>) {
         self.places.push((call.thread, call.number));
         self.last.insert(call.thread, call.number);
+    }
+
+    fn add(&mut self, call: &Call<'_>) {
+        self.place(call);
         let mut keep = |why| self.kept.push((call.index, why));
         if call.leave.is_none() {
             keep(Reason::InFlight(call.thread, call.number));

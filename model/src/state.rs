@@ -232,6 +232,9 @@ impl<X> State<X> {
 
     pub(crate) fn create(&mut self, pending: PendingObject<X>) -> ObjectId {
         let PendingObject { new, data, size } = pending;
+        if new.kind == Kind::Reservation {
+            self.virtual_memory.reserve(new.handle, size, new.created);
+        }
         let (id, superseded) = self.objects.create(new, data);
         self.changes.superseded.extend(superseded);
         if let Some(object) = self.objects.get_mut(id) {

@@ -90,14 +90,6 @@ impl VirtualMemory {
         let named = |name: &str| function.position(name).map(|at| call.argument(at));
         let site = Site::of(function.name, call);
         match operation {
-            VirtualMemoryOp::Reserve => {
-                let start = function.position("ptr").and_then(|at| call.out(at));
-                if let (Some(start), Some(size)) = (start, named("size")) {
-                    self.unmap(start, size);
-                    self.reservations.remove_overlapping(start, size);
-                    self.reservations.insert(start, size, site);
-                }
-            }
             VirtualMemoryOp::FreeReservation => {
                 if let (Some(start), Some(size)) = (named("ptr"), named("size")) {
                     self.unmap(start, size);
@@ -123,8 +115,19 @@ impl VirtualMemory {
                 let access = described(function, call);
                 self.set_access(argument(address), argument(size), access);
             }
-            VirtualMemoryOp::Create { .. } | VirtualMemoryOp::Release => {}
+            // Addresses are reserved when their object exists.
+            VirtualMemoryOp::Reserve
+            | VirtualMemoryOp::Create { .. }
+            | VirtualMemoryOp::Release => {}
         }
+    }
+
+    /// A call has reserved addresses.
+    pub(crate) fn reserve(&mut self, start: u64, size: u64, site: Site) {
+        self.changes += 1;
+        self.unmap(start, size);
+        self.reservations.remove_overlapping(start, size);
+        self.reservations.insert(start, size, site);
     }
 
     fn unmap(&mut self, start: u64, size: u64) {

@@ -226,7 +226,7 @@ fn bounded(folder: &Path) -> Result<(), String> {
     let errors = fs::read_to_string(folder.join("stderr")).unwrap();
     is_whole(&trace)?;
     // Chunks of a thread with calls that are needed, and what is allocated ahead, come on top.
-    match most < 4 * KEPT + (16 << 20) && length > 16 * KEPT {
+    match most < 4 * KEPT + (16 << 20) && length > most {
         true => Ok(()),
         false => Err(format!("{most} of {length} bytes: {errors}")),
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cutape_cut::window::Window;
+use cutape_cut::window::{Held, Window};
 use cutape_format::Trace;
 use cutape_recording::{Outcome, Session};
 use cutape_render::quantity::{self, parse_bytes};
@@ -22,7 +22,7 @@ use cutape_terminal::failure::Failure;
 use cutape_terminal::message;
 use cutape_terminal::output;
 
-use self::growing::GrowingTrace;
+use self::growing::{GrowingTrace, identity};
 use self::keep_on::KeepOn;
 use self::keeps::{Keeps, Reason, meta};
 use self::limit::{Limit, Limits};
@@ -98,10 +98,12 @@ pub(super) struct FlightRecorder {
 }
 
 /// What is to be known of a trace at the end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Totals {
-    /// Calls before these ticks may have been erased.
-    erased_to: u64,
+    /// Device and number of the file: at the end it may have got another name.
+    file: Option<(u64, u64)>,
+    /// What is left of the calls before the last window.
+    held: Held,
     /// How often recording was paused, so that calls could be looked at.
     pauses: u64,
     /// For how many milliseconds calls of the program have waited for that.
@@ -190,19 +192,18 @@ impl FlightRecorder {
         self.ended
             .extend(growing.map(|(path, file)| (path, file.totals())));
         let totals = self.ended.values();
-        // Traces may have got other names at the end.
-        let all = totals.clone().map(|totals| totals.erased_to).max();
         for path in &outcome.traces {
             let Ok(trace) = Trace::open(path) else {
                 continue;
             };
-            let own = self.ended.get(path).map(|totals| totals.erased_to);
-            let erased_to = own.or(all).unwrap_or(0);
+            let file = identity(path);
+            let own = totals.clone().find(|totals| totals.file == file);
+            let held = own.map(|own| own.held.clone()).unwrap_or_default();
             let start = self
                 .keeps
                 .limits
-                .window_start(&trace, u64::MAX, erased_to)?;
-            let window = Window::of(&trace, start);
+                .window_start(&trace, u64::MAX, held.until)?;
+            let window = Window::of(&trace, start, &held);
             let meta = meta(&window, &format!("the program {}", outcome.describe()));
             window
                 .write(&trace, path, &meta)

@@ -177,6 +177,11 @@ impl NeedsBuilder {
         }
     }
 
+    /// The next call does not count.
+    pub fn pass(&mut self) {
+        self.needs.push(&mut CallNeeds::default());
+    }
+
     /// Takes the next call; expects every call, in order.
     pub fn push(&mut self, call: &Call<'_>, read: &ReadBytes<'_>) {
         let index = call.index as u32;

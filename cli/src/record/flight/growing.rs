@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cutape_cut::window::Window;
+use cutape_cut::window::{Held, Window};
 use cutape_format::{FailedCall, LiveControl, Trace};
 use cutape_registry::result_name;
 use cutape_render::quantity;
@@ -28,6 +29,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct GrowingTrace {
     control: LiveControl,
+    /// Device and number of the file, whatever its name.
+    file: Option<(u64, u64)>,
     /// It may have snapshots of memory.
     has_snapshots: bool,
     /// By thread: when the last call returned that was looked at, in ticks.
@@ -38,8 +41,8 @@ pub(super) struct GrowingTrace {
     /// and the place.
     reuse_ended: VecDeque<(u64, u64)>,
     erased: Instant,
-    /// Calls before these ticks may have been erased.
-    erased_to: u64,
+    /// What is left of the calls before the last window.
+    held: Held,
     /// How long that took.
     took: Duration,
     /// The bytes of the file then.
@@ -68,12 +71,13 @@ impl GrowingTrace {
         let now = Instant::now();
         let file = Self {
             control,
+            file: identity(path),
             has_snapshots: trace.may_have_memory_snapshots(),
             seen: HashMap::new(),
             seen_mark: 0,
             reuse_ended: VecDeque::new(),
             erased: now,
-            erased_to: 0,
+            held: Held::default(),
             took: Duration::ZERO,
             length: 0,
             pauses: 0,
@@ -94,7 +98,7 @@ impl GrowingTrace {
     pub(super) fn look(&mut self, path: &Path, keeps: &mut Keeps) -> Result<bool, String> {
         let asked = self.control.keeps_asked();
         if asked > self.control.kept() {
-            keeps.keep(path, &Reason::asked(), self.erased_to);
+            keeps.keep(path, &Reason::asked(), &self.held);
             self.control.serve_keeps(asked);
         }
         let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -150,10 +154,10 @@ impl GrowingTrace {
         for reason in &self.reasons(&trace, &keeps.keep_on) {
             self.keep(path, keeps, reason);
         }
-        let from = keeps.limits.window_start(&trace, u64::MAX, self.erased_to);
+        let from = keeps.limits.window_start(&trace, u64::MAX, self.held.until);
         let from = from.map_err(|error| error.to_string())?;
-        let window = Window::of(&trace, from);
-        self.erased_to = self.erased_to.max(from);
+        let window = Window::of(&trace, from, &self.held);
+        self.held = window.held();
         let erased = window.erase_others(&trace, self.blobs_before(from));
         let erased = erased.map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => {
@@ -186,7 +190,8 @@ impl GrowingTrace {
     /// What is to be known of it at the end.
     pub(super) fn totals(&self) -> Totals {
         Totals {
-            erased_to: self.erased_to,
+            file: self.file,
+            held: self.held.clone(),
             pauses: self.pauses,
             waited: self.control.waited(),
         }
@@ -237,7 +242,7 @@ impl GrowingTrace {
         let again = keeps.limits.time.min(AGAIN);
         let last = reason.option.and_then(|option| self.kept.get(&option));
         if last.is_none_or(|last| last.elapsed() >= again) {
-            keeps.keep(path, reason, self.erased_to);
+            keeps.keep(path, reason, &self.held);
             let now = reason.option.map(|option| (option, Instant::now()));
             self.kept.extend(now);
         }
@@ -262,6 +267,12 @@ impl GrowingTrace {
             ticks: clock::ticks(),
         })
     }
+}
+
+/// Device and number of a file.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// After which time without a call something is kept, and the option's place.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cutape_cut::window::Window;
+use cutape_cut::window::{Held, Window};
 use cutape_format::Trace;
 use cutape_recording::{TICKS_PER_SECOND, pack_in_place};
 use cutape_render::quantity;
@@ -67,9 +67,9 @@ impl Keeps {
         self.keep_on.iter().position(|given| given == option)
     }
 
-    /// Writes the last calls of a trace to one of its own. Calls before `erased_to`, in ticks, may
-    /// have been erased.
-    pub(super) fn keep(&mut self, path: &Path, reason: &Reason, erased_to: u64) {
+    /// Writes the last calls of a trace to one of its own. `held` is left of the
+    /// calls before its last window.
+    pub(super) fn keep(&mut self, path: &Path, reason: &Reason, held: &Held) {
         let (shown, why) = (output::shown(path), &reason.text);
         self.written.retain(|(when, _)| when.elapsed() < DAY);
         let spent: u64 = self.written.iter().map(|(_, bytes)| bytes).sum();
@@ -81,7 +81,7 @@ impl Keeps {
             }
             return;
         }
-        match self.write(path, reason, erased_to) {
+        match self.write(path, reason, held) {
             Ok((target, calls)) => {
                 let bytes = std::fs::metadata(&target).map_or(0, |metadata| metadata.len());
                 self.written.push_back((Instant::now(), bytes));
@@ -92,16 +92,11 @@ impl Keeps {
         }
     }
 
-    fn write(
-        &self,
-        path: &Path,
-        reason: &Reason,
-        erased_to: u64,
-    ) -> Result<(PathBuf, u64), String> {
+    fn write(&self, path: &Path, reason: &Reason, held: &Held) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
-        let from = self.limits.window_start(&trace, reason.ticks, erased_to);
+        let from = self.limits.window_start(&trace, reason.ticks, held.until);
         let from = from.map_err(|error| error.to_string())?;
-        let window = Window::of(&trace, from);
+        let window = Window::of(&trace, from, held);
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));
         let calls = written.map_err(|error| format!("{}: {error}", target.display()))?;
