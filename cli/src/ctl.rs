@@ -107,6 +107,11 @@ impl Arguments {
         }
         Ok(traces)
     }
+
+    /// Whether a trace is one of many, and its process has ended since they were looked for.
+    fn may_miss(&self, path: &Path) -> bool {
+        self.all_processes && Trace::follow(path).is_ok_and(|trace| trace.writer().is_none())
+    }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -116,6 +121,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let traces = arguments.traces()?;
     if arguments.action == Action::Status {
         let all = traces.iter().map(|path| Status::of(path));
+        let all = all
+            .zip(&traces)
+            .filter(|(status, path)| status.is_ok() || !arguments.may_miss(path));
+        let all = all.map(|(status, _)| status);
         let all = all.collect::<Result<Vec<_>, _>>()?;
         if let Some(file) = &arguments.textfile {
             status::write_textfile(file, &all)?;
@@ -126,7 +135,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     for path in &traces {
         let text = arguments.text.as_deref().unwrap_or_default();
-        act(path, arguments.action, ticks, text)?;
+        let done = act(path, arguments.action, ticks, text);
+        done.or_else(|why| {
+            if arguments.may_miss(path) {
+                Ok(())
+            } else {
+                Err(why)
+            }
+        })?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,11 +7,9 @@ use cutape_device_memory::{DeviceMemory, SnapshotInterval};
 use cutape_registry::Digests;
 
 use crate::entry_addresses;
-use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::recording;
 use crate::hot::thread::Thread;
-use crate::overrides::AtCall;
 use crate::process::errno::Errno;
 use crate::process::log;
 
@@ -56,17 +54,9 @@ pub(crate) fn takes_snapshots() -> bool {
 }
 
 /// The state, if snapshots have to know of a function's calls.
-fn of_snapshots(plan: &Plan) -> Option<&'static DeviceMemory> {
+pub(crate) fn of_snapshots(plan: &Plan) -> Option<&'static DeviceMemory> {
     let concerns_them = takes_snapshots() && plan.steps.concern_snapshots();
     get().filter(|_| concerns_them)
-}
-
-/// Before a call is recorded or left out: waits until no snapshot of memory is being taken.
-pub(crate) fn arrive(thread: &Thread, frame: &Frame, plan: &Plan) {
-    if let Some(state) = of_snapshots(plan) {
-        let _errno = Errno::keep();
-        state.arrive(&AtCall { thread, frame }, plan.steps);
-    }
 }
 
 /// A call that has arrived is left out of the recording.

@@ -28,7 +28,7 @@ def driver_library(package, results):
         library.symlink_to(package / "libcutape_null.so")
         return library
     listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout
-    return re.search(r"libcuda\.so\.1 .*=> (\S+)", listed).group(1)
+    return Path(re.search(r"libcuda\.so\.1 .*=> (\S+)", listed).group(1))
 
 
 def size_of(process):

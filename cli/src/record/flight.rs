@@ -8,12 +8,13 @@ mod growing;
 mod keep_on;
 mod keeps;
 mod limit;
+mod totals;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cutape_cut::window::{Held, Window};
+use cutape_cut::window::Window;
 use cutape_format::Trace;
 use cutape_recording::{Outcome, Session};
 use cutape_render::quantity::{self, parse_bytes};
@@ -26,6 +27,7 @@ use self::growing::{GrowingTrace, identity};
 use self::keep_on::KeepOn;
 use self::keeps::{Keeps, Reason, meta};
 use self::limit::{Limit, Limits};
+use self::totals::Totals;
 
 /// Between two looks at how long the traces are.
 const POLL: Duration = Duration::from_millis(50);
@@ -95,19 +97,6 @@ pub(super) struct FlightRecorder {
     /// Those whose process has ended.
     ended: BTreeMap<PathBuf, Totals>,
     keeps: Keeps,
-}
-
-/// What is to be known of a trace at the end.
-#[derive(Clone, Debug)]
-struct Totals {
-    /// Device and number of the file: at the end it may have got another name.
-    file: Option<(u64, u64)>,
-    /// What is left of the calls before the last window.
-    held: Held,
-    /// How often recording was paused, so that calls could be looked at.
-    pauses: u64,
-    /// For how many milliseconds calls of the program have waited for that.
-    waited: u64,
 }
 
 impl FlightRecorder {

@@ -221,7 +221,7 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
     }
     let plan = plan::of(frame.index());
     conditions::before(frame, plan);
-    device_memory::arrive(thread, frame, plan);
+    overrides::device_memory::arrive(thread, frame, plan);
     if recording::pausing().is_paused() && may_leave_out(plan) {
         device_memory::left_out(thread, plan);
         return leave_out(thread, frame, stack);

@@ -12,9 +12,18 @@ use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::Thread;
 use crate::hot::{clock, recording};
+use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
 use crate::state::{captures, contexts};
 use crate::{driver, host_memory, queries, snapshot};
+
+/// Before a call is recorded or left out: waits until no snapshot of memory is being taken.
+pub(crate) fn arrive(thread: &Thread, frame: &Frame, plan: &Plan) {
+    if let Some(state) = device_memory::of_snapshots(plan) {
+        let _errno = Errno::keep();
+        state.arrive(&AtCall { thread, frame }, plan.steps);
+    }
+}
 
 /// Before the driver is called.
 #[cold]
@@ -55,9 +64,9 @@ fn tell(
 }
 
 /// The recorder at a call in progress.
-pub(crate) struct AtCall<'a> {
-    pub(crate) thread: &'a Thread,
-    pub(crate) frame: &'a Frame,
+struct AtCall<'a> {
+    thread: &'a Thread,
+    frame: &'a Frame,
 }
 
 impl Recorder for AtCall<'_> {

@@ -13,7 +13,7 @@
 
 mod batch;
 pub(crate) mod copy;
-mod device_memory;
+pub(crate) mod device_memory;
 mod entry_point;
 mod graph;
 pub(crate) mod hooks;
@@ -35,7 +35,6 @@ use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::address_space;
-pub(crate) use device_memory::AtCall;
 use visitor::Visitor;
 
 /// In a forked child: objects of the parent are not this process's.

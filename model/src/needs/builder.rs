@@ -10,7 +10,7 @@ use cutape_registry::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::changes::changes_operands;
+use super::changing::changes_operands;
 use super::contents::{Contents, Stream};
 use super::last_changes::{Changes, set_by};
 use super::last_waits::LastWaits;

@@ -11,6 +11,7 @@
 
 mod builder;
 mod changes;
+mod changing;
 mod contents;
 mod last_changes;
 mod last_waits;

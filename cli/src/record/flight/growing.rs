@@ -12,9 +12,9 @@ use cutape_registry::result_name;
 use cutape_render::quantity;
 use cutape_terminal::clock;
 
-use super::Totals;
 use super::keep_on::KeepOn;
 use super::keeps::{Keeps, Reason};
+use super::totals::Totals;
 
 /// A part of what is kept that may be there in addition before it is erased.
 const SLACK: u32 = 4;
