@@ -141,10 +141,17 @@ def cost(cutape, results):
             trace = results / "cost.cutape"
             trace.unlink(missing_ok=True)
             program = [sys.executable, PROGRAM, SECONDS]
-            command = program if options is None else [cutape, "record", "--no-pack", *options, "-o", trace, "--", *program]
+            command = program
+            if options is not None:
+                # A flight recorder always packs.
+                unpacked = [] if "--keep-last" in options else ["--no-pack"]
+                command = [cutape, "record", *unpacked, *options, "-o", trace, "--", *program]
             ended = Ended(command, text=True)
-            last = ended.out.strip().splitlines()[-1]
-            times[name].append(json.loads(last)["ms"])
+            if ended.status != 0:
+                print(name, "ended with", ended.status, ended.err.strip()[-500:])
+                return False
+            times[name].append(json.loads(ended.out.strip().splitlines()[-1])["ms"])
+            print(f"{name:30} {times[name][-1]:9.3f}", flush=True)
     base = times[COSTS[0][0]]
     print(f"{'step of a training':30} {'median ms':>9} {'least':>8} {'most':>8} {'of unrecorded':>14}  pairs")
     for name, of in times.items():
