@@ -16,6 +16,8 @@ fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
     fs::create_dir_all(folder.join("outputs")).unwrap();
     fs::write(folder.join("kept"), "kept").unwrap();
+    // A test that failed has left it.
+    let _ = fs::remove_file(folder.join("service"));
     folder
 }
 
@@ -43,8 +45,6 @@ fn a_replay_cannot_harm_the_machine() {
     let at = |name: &str| folder.join(name);
     let (kept, new, output) = (at("kept"), at("new"), at("outputs/new"));
     let service = at("service");
-    // A test that failed has left it.
-    let _ = fs::remove_file(&service);
     let listener = UnixListener::bind(&service).unwrap();
     let mode = fs::metadata(&kept).unwrap().permissions().mode();
     let (layers, done) = thread::spawn(move || {
