@@ -37,6 +37,11 @@ fn empty(path: &Path) -> io::Result<fs::File> {
     options.read(true).custom_flags(libc::O_TRUNC).open(path)
 }
 
+/// The folder for temporary files can be written, and a build may be there.
+fn is_temporary(path: &Path) -> bool {
+    path.starts_with(std::env::temp_dir())
+}
+
 #[test]
 fn a_replay_cannot_harm_the_machine() {
     let folder = folder();
@@ -58,8 +63,7 @@ fn a_replay_cannot_harm_the_machine() {
             layer.refused.is_none()
         };
         let (files, services, calls) = (has("files"), has("service"), has("starts"));
-        // The folder for temporary files can be written, and a build may be there.
-        let files = files && !kept.starts_with(std::env::temp_dir());
+        let files = files && !is_temporary(&kept);
         let refused = |done: io::Result<()>| done.is_err();
         let own = u64::from(std::process::id());
         let denied = |number, arguments| refusal(number, arguments) == Some(libc::EPERM);
@@ -138,7 +142,7 @@ fn a_replay_cannot_harm_the_machine() {
     for (what, found, expected) in done {
         assert_eq!(found, expected, "{what}");
     }
-    if !folder.starts_with(std::env::temp_dir()) {
+    if !is_temporary(&folder) {
         assert_eq!(fs::read(folder.join("kept")).unwrap(), b"kept");
     }
     // Only that thread and what it starts.
