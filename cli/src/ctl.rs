@@ -120,12 +120,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.check()?;
     let traces = arguments.traces()?;
     if arguments.action == Action::Status {
-        let all = traces.iter().map(|path| Status::of(path));
-        let all = all
-            .zip(&traces)
-            .filter(|(status, path)| status.is_ok() || !arguments.may_miss(path));
-        let all = all.map(|(status, _)| status);
-        let all = all.collect::<Result<Vec<_>, _>>()?;
+        let mut all = Vec::new();
+        for path in &traces {
+            match Status::of(path) {
+                Err(_) if arguments.may_miss(path) => {}
+                status => all.push(status?),
+            }
+        }
         if let Some(file) = &arguments.textfile {
             status::write_textfile(file, &all)?;
         } else {
@@ -135,14 +136,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     for path in &traces {
         let text = arguments.text.as_deref().unwrap_or_default();
-        let done = act(path, arguments.action, ticks, text);
-        done.or_else(|why| {
-            if arguments.may_miss(path) {
-                Ok(())
-            } else {
-                Err(why)
-            }
-        })?;
+        match act(path, arguments.action, ticks, text) {
+            Err(_) if arguments.may_miss(path) => {}
+            done => done?,
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,7 @@ use cutape_format::{
 use cutape_model::{Needs, NeedsBuilder};
 
 use crate::snapshots::NeededSnapshots;
+
 /// The last calls of a trace, and the earlier ones that created and changed what was live before
 /// them. What memory held there is known if its first call has a snapshot of it.
 #[derive(Debug)]

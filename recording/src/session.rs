@@ -168,12 +168,12 @@ fn nvtx_library() -> Option<PathBuf> {
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 /// Whether SIGUSR2 is for cutape, and how often it came then.
-static IS_KEPT: AtomicBool = AtomicBool::new(false);
-static KEPT: AtomicU32 = AtomicU32::new(0);
+static TAKES_USER_SIGNAL: AtomicBool = AtomicBool::new(false);
+static USER_SIGNALS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn forward_signal(signal: libc::c_int) {
-    if signal == libc::SIGUSR2 && IS_KEPT.load(Ordering::SeqCst) {
-        KEPT.fetch_add(1, Ordering::SeqCst);
+    if signal == libc::SIGUSR2 && TAKES_USER_SIGNAL.load(Ordering::SeqCst) {
+        USER_SIGNALS.fetch_add(1, Ordering::SeqCst);
         return;
     }
     let program = PROGRAM.load(Ordering::SeqCst);
@@ -223,13 +223,13 @@ fn ended(child: &Child, waits: bool) -> bool {
 
 impl Session {
     /// From now on, SIGUSR2 to cutape is not sent to the program, but counted.
-    pub fn keep_user_signal(&self) {
-        IS_KEPT.store(true, Ordering::SeqCst);
+    pub fn take_user_signal(&self) {
+        TAKES_USER_SIGNAL.store(true, Ordering::SeqCst);
     }
 
     /// How often it came since.
     pub fn user_signals(&self) -> u32 {
-        KEPT.load(Ordering::SeqCst)
+        USER_SIGNALS.load(Ordering::SeqCst)
     }
 
     /// The path of the trace of the first process that calls the driver, which may not exist yet.

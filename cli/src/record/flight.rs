@@ -118,7 +118,7 @@ impl FlightRecorder {
         let mut listed: Option<Instant> = None;
         let signal = self.keeps.option(&KeepOn::Signal);
         if signal.is_some() {
-            session.keep_user_signal();
+            session.take_user_signal();
         }
         let mut signals = 0;
         while !session.has_ended() {

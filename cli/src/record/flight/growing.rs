@@ -16,7 +16,7 @@ use super::keep_on::KeepOn;
 use super::keeps::{Keeps, Reason};
 use super::totals::Totals;
 
-/// A part of what is kept that may be there in addition before it is erased.
+/// What can be erased is looked for whenever such a part of what is kept has been added.
 const SLACK: u32 = 4;
 /// The shortest time between two looks at whether there are calls.
 const LOOK: Duration = Duration::from_secs(1);
@@ -40,12 +40,12 @@ pub(super) struct GrowingTrace {
     /// When the recorder was told to name no blobs any more that begin before a place: in ticks,
     /// and the place.
     reuse_ended: VecDeque<(u64, u64)>,
-    erased: Instant,
     /// What is left of the calls before the last window.
     held: Held,
-    /// How long that took.
+    /// When the last look at what can be erased began, how long it took, and the bytes of the file
+    /// when it began.
+    erased: Instant,
     took: Duration,
-    /// The bytes of the file then.
     length: u64,
     /// How often the program made calls faster than they could be looked at, so that recording was
     /// paused for that.
@@ -181,8 +181,8 @@ impl GrowingTrace {
     fn bound(&self, length: u64, bytes: u64) {
         // A snapshot of memory may be longer than what is kept, and follows every pause.
         if bytes != u64::MAX && !self.has_snapshots {
-            let parts = [bytes / 4, bytes / 2];
-            let [pause, wait] = parts.map(|part| length.saturating_add(part));
+            let part = bytes / u64::from(SLACK);
+            let [pause, wait] = [1, 2].map(|parts| length.saturating_add(parts * part));
             self.control.bound(pause, wait, WAIT);
         }
     }
