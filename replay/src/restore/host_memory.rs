@@ -22,7 +22,7 @@ use crate::place::address::{Found, Range};
 use crate::player::{Job, Player};
 use crate::report::PutDuringWait;
 use crate::restore::found::gaps;
-use crate::restore::writer::{Writer, divide, whole_words};
+use crate::restore::writer::{WORD, Writer, divide, whole_words};
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
@@ -287,7 +287,6 @@ impl<'t> Job<'_, 't> {
             }
         };
         let length = range.length as usize;
-        let offset = (note.address - range.start) as usize;
         if !self.ranges.covers(note.address, bytes.len() as u64) {
             self.report
                 .note("changes of host memory longer than the memory: they were left out");
@@ -317,47 +316,40 @@ impl<'t> Job<'_, 't> {
                 zeros
             }
         };
+        let looked = self.looked(note.is_after != 0);
+        let noted = bytes.len();
+        let (address, mut bytes) = in_words(note.address, &bytes, range.start, shadow.bytes());
+        let offset = (address - range.start) as usize;
         let Some(old) = shadow.bytes_mut().get_mut(offset..offset + bytes.len()) else {
             return;
         };
-        let mut bytes = bytes.into_owned();
-        let looked = self.looked(note.is_after != 0);
-        self.keep_newer(note.address, looked, old, &mut bytes);
+        self.keep_newer(address, looked, old, &mut bytes);
         if note.is_after != 0 {
-            self.found_after(note.address, looked, bytes.len());
+            self.found_after(note.address, looked, noted);
         }
         let runs = differing_runs(old, &bytes);
         let live = range.live.wrapping_add(offset as u64);
         let at = self.call.index;
-        self.player
-            .lent
-            .host_signals
-            .look(at, note.address, old, &bytes);
+        self.player.lent.host_signals.look(at, address, old, &bytes);
         if is_shared {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
         } else {
-            let words = whole_words(&runs, note.address, bytes.len());
+            let words = whole_words(&runs, address, bytes.len());
             let pending = self.pending(note.is_after != 0);
             let signals = &self.lent.host_signals;
             let is_over = |write: &PendingWrite| signals.is_over(write, at + 1);
             let divided =
-                |parts: &[(usize, usize)]| divide(parts, note.address, pending, false, is_over);
+                |parts: &[(usize, usize)]| divide(parts, address, pending, false, is_over);
             let mut parts = divided(&words);
             // Work that is complete may have changed bytes since an earlier note, and the program may
             // have written the same ones again.
             let others = divided(&gaps(words.into_iter(), bytes.len())).into_iter();
             parts.extend(others.filter(|part| part.2 == Writer::Program));
-            self.put_parts(
-                &parts,
-                old,
-                &bytes,
-                (note.address, live),
-                note.is_after != 0,
-            );
+            self.put_parts(&parts, old, &bytes, (address, live), note.is_after != 0);
         }
         old.copy_from_slice(&bytes);
-        self.report.host_bytes_put += bytes.len() as u64;
+        self.report.host_bytes_put += noted as u64;
         self.lent.shadows.insert(range.start, (range.made, shadow));
     }
 }
@@ -447,6 +439,26 @@ fn writes_of(
 /// Whether both the host and the device use a range.
 fn is_for_the_host(range: &Range) -> bool {
     range.is_of_host()
+}
+
+/// The bytes that a note has of an address, with those beside them in the same words: work may have
+/// written there since, and the program may have written a byte again that was there before.
+/// `known` is what the notes before have of the memory that begins at `start`.
+fn in_words(address: u64, noted: &[u8], start: u64, known: &[u8]) -> (u64, Vec<u8>) {
+    let word = WORD as u64;
+    let from = (address / word * word).max(start);
+    let end = address.saturating_add(noted.len() as u64);
+    let end = end.checked_next_multiple_of(word).unwrap_or(end) - start;
+    let end = (end as usize).min(known.len());
+    let at = (address - from) as usize;
+    let mut bytes = known
+        .get((from - start) as usize..end)
+        .unwrap_or_default()
+        .to_vec();
+    if let Some(own) = bytes.get_mut(at..at + noted.len()) {
+        own.copy_from_slice(noted);
+    }
+    (from, bytes)
 }
 
 /// Where new bytes differ from old ones: (offset, length) of each run. Both are equally long.
