@@ -6,6 +6,8 @@ pub(crate) mod maps;
 pub(crate) mod objects;
 mod pages;
 pub(crate) mod segments;
+pub(crate) mod tensor_files;
+mod tensor_header;
 
 #[cfg(feature = "gum")]
 pub(crate) use objects::is_in_base_namespace;
