@@ -11,6 +11,7 @@ use crate::size::program;
 cutape_tests::tests![
     tensors_are_referred_to,
     other_bytes_are_kept,
+    each_file_of_a_model_is_found,
     damaged_headers_have_no_tensors,
 ];
 
@@ -25,6 +26,9 @@ const TENSORS: [(usize, usize); 6] = [
     ((2180 << 10) + 64, 192 << 10),
 ];
 
+/// Bytes of the data of a file with these.
+const DATA: usize = 3 << 20;
+
 /// Where in the data an upload is found; `None` if its bytes are in the trace.
 type Found = Option<usize>;
 
@@ -32,7 +36,7 @@ type Found = Option<usize>;
 fn tensor_file(folder: &Path, header: &str, said_length: Option<u64>) -> (PathBuf, usize) {
     let path = folder.join("model.safetensors");
     let length = said_length.unwrap_or(header.len() as u64);
-    let words = (0..3_u64 << 17).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let words = (0..DATA as u64 / 8).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let data = words.flat_map(u64::to_le_bytes);
     let content = length.to_le_bytes().into_iter().chain(header.bytes());
     fs::write(&path, content.chain(data).collect::<Vec<u8>>()).unwrap();
@@ -51,37 +55,49 @@ fn header(tensors: &[(usize, usize)]) -> String {
     format!(r#"{{"__metadata__":{{}},{}}}  "#, tensors.join(","))
 }
 
-/// Records `staged`, and says where its uploads were found. Each part is begin and length in the
-/// data, and whether the program changes it.
-fn uploads(trace: &Path, file: &Path, read: &str, parts: &[(usize, usize, bool)]) -> Vec<Found> {
-    let start = fs::metadata(file).unwrap().len() as usize - (3 << 20);
-    let part = |&(begin, length, is_changed): &(usize, usize, bool)| {
-        let change = if is_changed { "!" } else { "" };
-        format!("{}:{length}{change}", start + begin)
-    };
-    let parts: Vec<String> = parts.iter().map(part).collect();
-    let folder = trace.parent().unwrap();
-    let program = program(folder, "staged");
-    let mut command = vec![&*program, file.to_str().unwrap(), read];
-    command.extend(parts.iter().map(String::as_str));
+/// Begin and length in the data of a file, and whether the program changes the bytes.
+type Part = (usize, usize, bool);
+
+/// Records `staged` with one file.
+fn uploads(trace: &Path, file: &Path, read: &str, parts: &[Part]) -> Vec<Found> {
+    uploads_of_files(trace, read, &[(file, DATA, parts)])
+}
+
+/// Records `staged` with files with that many bytes of data. Says where its uploads were found.
+fn uploads_of_files(trace: &Path, read: &str, files: &[(&Path, usize, &[Part])]) -> Vec<Found> {
+    let start = |file: &Path, data: usize| fs::metadata(file).unwrap().len() as usize - data;
+    let mut words = vec![program(trace.parent().unwrap(), "staged"), read.to_owned()];
+    let mut places = Vec::new();
+    for &(file, data, parts) in files {
+        words.push(file.to_str().unwrap().to_owned());
+        let start = start(file, data);
+        for (begin, length, is_changed) in parts {
+            let change = if *is_changed { "!" } else { "" };
+            words.push(format!("{}:{length}{change}", start + begin));
+            places.push((file, start));
+        }
+    }
+    let command: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = run(&mut record(trace, &[], &command));
     output.assert(0);
     output.assert_quiet();
     assert_eq!(output.stdout, bare(&command).stdout);
     let trace = Trace::open(trace).unwrap();
     let calls = trace.calls();
-    let uploads = calls.filter(|call| call.signature.base == "cuMemcpyHtoD");
-    let found = uploads.flat_map(|call| {
-        let found = call.snapshots().map(|snapshot| match snapshot.bytes {
-            Bytes::InFile(range) => {
-                assert_eq!(range.path, file.as_os_str().as_encoded_bytes());
-                Some(range.offset as usize - start)
-            }
-            _ => None,
-        });
-        found.collect::<Vec<_>>()
-    });
-    found.collect()
+    let calls = calls.filter(|call| call.signature.base == "cuMemcpyHtoD");
+    let found: Vec<Found> = calls
+        .zip(&places)
+        .map(|(call, &(file, start))| {
+            let snapshot = call.snapshots().next().unwrap();
+            let Bytes::InFile(range) = snapshot.bytes else {
+                return None;
+            };
+            assert_eq!(range.path, file.as_os_str().as_encoded_bytes());
+            Some(range.offset as usize - start)
+        })
+        .collect();
+    assert_eq!(found.len(), places.len());
+    found
 }
 
 fn tensors_are_referred_to(folder: &Path) {
@@ -110,7 +126,7 @@ fn tensors_are_referred_to(folder: &Path) {
             assert!(length < 512 << 10, "{length}");
             run(&mut replay(&path)).assert(0);
             let mut changed = content.clone();
-            changed[content.len() - (3 << 20) + (520 << 10)] ^= 1;
+            changed[content.len() - DATA + (520 << 10)] ^= 1;
             fs::write(&file, &changed).unwrap();
             let output = run(&mut replay(&path));
             output.assert_code(2);
@@ -152,6 +168,35 @@ fn other_bytes_are_kept(folder: &Path) {
     );
     fs::remove_file(&file).unwrap();
     run(&mut replay(&path)).assert(0);
+}
+
+/// A file is mapped when the one before is no longer, at the same address and with the same length.
+fn each_file_of_a_model_is_found(folder: &Path) {
+    const TENSOR: usize = 1 << 20;
+    const COUNT: usize = 18;
+    let tensors: Vec<_> = (0..COUNT).map(|at| (at * TENSOR, TENSOR)).collect();
+    let header = header(&tensors);
+    let files = [1, 2, 3].map(|file: u64| {
+        let path = folder.join(format!("{file}.safetensors"));
+        let word = |at: u64| (at ^ file << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let data = (0..(COUNT * TENSOR / 8) as u64).flat_map(|at| word(at).to_le_bytes());
+        let content = (header.len() as u64).to_le_bytes().into_iter();
+        let content = content.chain(header.bytes()).chain(data);
+        fs::write(&path, content.collect::<Vec<u8>>()).unwrap();
+        path
+    });
+    let parts: Vec<Part> = (tensors.iter().map(|&(at, length)| (at, length, false))).collect();
+    let files = files
+        .each_ref()
+        .map(|file| (&**file, COUNT * TENSOR, &*parts));
+    let expected: Vec<_> = (tensors.iter().map(|tensor| Some(tensor.0))).collect();
+    for read in ["mapped", "open"] {
+        let path = folder.join("t.cutape");
+        let found = uploads_of_files(&path, read, &files);
+        assert_eq!(found, expected.repeat(3), "{read}");
+        run(&mut replay(&path)).assert(0);
+        fs::remove_file(&path).unwrap();
+    }
 }
 
 fn damaged_headers_have_no_tensors(folder: &Path) {
