@@ -108,10 +108,15 @@ fn tensors_are_referred_to(folder: &Path) {
         None,
     );
     let content = fs::read(&file).unwrap();
-    // In the file's order, in another one, and in pieces of a tensor.
+    // In the file's order, in another one, and in pieces of tensors of which one is left out.
     let in_order = TENSORS.to_vec();
     let mixed = vec![fourth, third, first, last, second];
-    let pieces = vec![(0, 256 << 10), (256 << 10, 256 << 10), second];
+    let pieces = vec![
+        (0, 256 << 10),
+        (256 << 10, 256 << 10),
+        second,
+        (fourth.0, 256 << 10),
+    ];
     for (order, in_trace) in [(in_order, Some(short)), (mixed, None), (pieces, None)] {
         for read in ["mapped", "open"] {
             let path = folder.join("t.cutape");

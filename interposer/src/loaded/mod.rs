@@ -2,6 +2,7 @@
 
 pub(crate) mod address_space;
 pub(crate) mod data_files;
+mod gguf_header;
 pub(crate) mod maps;
 pub(crate) mod objects;
 mod pages;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use cutape_maps::{Mapping, mappings};
 
 use super::data_files::{BETWEEN_READINGS, FilePart, Place, SHORTEST, is_of_data};
-use super::tensor_header::{SIGNATURE, Tensor, Tensors, header_length};
+use super::tensor_header::{SIGNATURE, Tensor, Tensors, has_tensors};
 use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
@@ -32,8 +32,10 @@ use crate::process::regular_file::RegularFile;
 const SAMPLE: usize = 64;
 /// Tensors of a payload's length that are tried in a file.
 const MOST_TRIED: usize = 64;
-/// After as many payloads in a row that were not in a file, the place after the last one that was
-/// is no longer tried: the file is then opened only for payloads as long as one of its tensors.
+/// Tensors that a loader may leave out, and the next payload is still in order.
+const MOST_SKIPPED: usize = 8;
+/// After as many payloads in a row that were not in a file, what follows the last one that was is
+/// no longer tried: the file is then opened only for payloads as long as one of its tensors.
 const MOST_MISSES: u32 = 8;
 /// Later descriptors are not looked at.
 const MOST_DESCRIPTORS: usize = 1024;
@@ -159,10 +161,9 @@ impl Mapped {
             let begins = |part: &&Mapping<'_>| part.offset == 0 && is_of_data(part);
             let first = file.iter().find(begins)?;
             let mut signature = [0; SIGNATURE];
-            if !memory::read_all(first.start, &mut signature) {
+            if !memory::read_all(first.start, &mut signature) || !has_tensors(&signature) {
                 return None;
             }
-            header_length(&signature)?;
             CString::new(first.path).ok()
         });
         let paths = paths.collect();
@@ -243,7 +244,9 @@ fn path_of_tensors(descriptor: c_int) -> Option<CString> {
     }
     let mut signature = [0; SIGNATURE];
     file.read_exact_at(&mut signature, 0).ok()?;
-    header_length(&signature)?;
+    if !has_tensors(&signature) {
+        return None;
+    }
     let path = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
     let path = path.into_os_string().into_vec();
     if !path.starts_with(b"/") || path.ends_with(b" (deleted)") {
@@ -294,15 +297,14 @@ impl TensorFile {
     }
 
     /// Where in the file a payload of that length may be: if it is in order, at the end of the last
-    /// one, or at the next tensor, which may be aligned; at any tensor of that length.
+    /// one or at one of the next tensors; at any tensor of that length.
     fn places(&self, length: u64, is_in_order: bool) -> impl Iterator<Item = u64> {
         let next = self.next.load(Ordering::Relaxed);
         let after = self.tensors.partition_point(|tensor| tensor.offset < next);
         let (before, from) = self.tensors.split_at_checked(after).unwrap_or_default();
-        let aligned = from.first().map(|tensor| tensor.offset);
-        let in_order = Some(next)
-            .into_iter()
-            .chain(aligned.filter(|&offset| offset != next));
+        let following = from.iter().map(|tensor| tensor.offset);
+        let following = following.filter(move |&offset| offset != next);
+        let in_order = Some(next).into_iter().chain(following.take(MOST_SKIPPED));
         let same = from
             .iter()
             .chain(before)

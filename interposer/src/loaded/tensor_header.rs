@@ -1,6 +1,6 @@
-//! Which parts of a file are tensors, as the header of a safetensors file says: its length in
-//! 8 bytes, then JSON that has `"data_offsets":[BEGIN,END]` for each tensor, counted from the end
-//! of the header.
+//! Which parts of a file are tensors, as its header says. That of a safetensors file is its length
+//! in 8 bytes, then JSON that has `"data_offsets":[BEGIN,END]` for each tensor, counted from the
+//! end of the header.
 //!
 //! A wrong answer does no harm: what is found there is compared with the payload.
 
@@ -8,10 +8,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::data_files::SHORTEST;
+use super::gguf_header;
 use crate::process::memory::Scratch;
 
-/// Longer headers are not read. The format allows 100 MB; one of 100,000 tensors has 10 MB.
-const MOST_HEADER: u64 = 16 << 20;
+/// Longer headers are not read. safetensors allows 100 MB; a header of 100,000 tensors has 10 MB.
+/// That of a GGUF file has the words of a tokenizer: 16 MB for 260,000 (computed).
+pub(super) const MOST_HEADER: u64 = 32 << 20;
 /// Bytes before the header.
 const LENGTH: usize = 8;
 /// By so many bytes a file is recognised.
@@ -33,8 +35,13 @@ pub(super) struct Tensors {
     pub(super) all: Vec<Tensor>,
 }
 
-/// The length of the header of a file that begins like this; `None` if it has no tensors.
-pub(super) fn header_length(signature: &[u8; SIGNATURE]) -> Option<u64> {
+/// Whether a file that begins like this has tensors.
+pub(super) fn has_tensors(signature: &[u8; SIGNATURE]) -> bool {
+    signature.starts_with(gguf_header::MAGIC) || header_length(signature).is_some()
+}
+
+/// The length of the header of a safetensors file.
+fn header_length(signature: &[u8; SIGNATURE]) -> Option<u64> {
     let (length, first) = signature.split_first_chunk::<LENGTH>()?;
     let length = u64::from_le_bytes(*length);
     (first == b"{" && length <= MOST_HEADER).then_some(length)
@@ -45,22 +52,36 @@ impl Tensors {
     pub(super) fn of(file: &File, file_length: u64) -> Option<Self> {
         let mut signature = [0; SIGNATURE];
         file.read_exact_at(&mut signature, 0).ok()?;
-        let length = header_length(&signature)?;
+        if signature.starts_with(gguf_header::MAGIC) {
+            return gguf_header::tensors(file, file_length);
+        }
+        let length = header_length(&signature).filter(|length| *length < file_length)?;
         let start = length + LENGTH as u64;
-        let data = file_length.checked_sub(start)?;
         let mut scratch = Scratch::new(usize::try_from(length).ok()?)?;
         let header = scratch.bytes();
         file.read_exact_at(header, LENGTH as u64).ok()?;
+        let parts = data_offsets(header).filter_map(|(begin, end)| {
+            Some(Tensor {
+                offset: start.checked_add(begin)?,
+                length: end.checked_sub(begin)?,
+            })
+        });
+        Self::new(start, parts, file_length)
+    }
+
+    /// Those of these parts that are in the file and not too short.
+    pub(super) fn new(
+        start: u64,
+        parts: impl Iterator<Item = Tensor>,
+        file_length: u64,
+    ) -> Option<Self> {
         let mut all = Vec::new();
-        for (begin, end) in data_offsets(header) {
-            if end > data || end.saturating_sub(begin) < SHORTEST {
-                continue;
+        for part in parts {
+            let end = part.offset.checked_add(part.length);
+            if part.length >= SHORTEST && end.is_some_and(|end| end <= file_length) {
+                all.try_reserve(1).ok()?;
+                all.push(part);
             }
-            all.try_reserve(1).ok()?;
-            all.push(Tensor {
-                offset: start + begin,
-                length: end - begin,
-            });
         }
         all.sort_unstable();
         Some(Self { start, all })
