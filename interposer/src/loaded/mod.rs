@@ -9,6 +9,7 @@ mod pages;
 pub(crate) mod segments;
 pub(crate) mod tensor_files;
 mod tensor_header;
+mod tensor_paths;
 
 #[cfg(feature = "gum")]
 pub(crate) use objects::is_in_base_namespace;

@@ -9,36 +9,30 @@
 //! already, and every 16 MiB up to 2 ms, of 4 ms, if the mappings have changed (null driver, 1,500
 //! mappings, medians).
 
-use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::ffi::{CStr, CString};
-use std::fs::File;
-use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd;
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use cutape_maps::{Mapping, mappings};
+use cutape_driver::digest::digest;
 
-use super::data_files::{BETWEEN_READINGS, FilePart, Place, SHORTEST, is_of_data};
-use super::tensor_header::{SIGNATURE, Tensor, Tensors, has_tensors};
+use super::data_files::{BETWEEN_READINGS, FilePart, Place, SHORTEST};
+use super::tensor_header::{Tensor, Tensors};
+use super::tensor_paths::{self, Mapped};
 use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
-use crate::process::regular_file::RegularFile;
+use crate::process::regular_file::{OpenFile, RegularFile};
 
-/// The first bytes of a payload, by which most other places are told apart.
+/// The first bytes of a payload or tensor, by which most are told apart.
 const SAMPLE: usize = 64;
-/// Tensors of a payload's length that are tried in a file.
-const MOST_TRIED: usize = 64;
+/// Samples that are read of a file for one payload. They are kept, since the disk may be slow.
+const MOST_READ: usize = 64;
 /// Tensors that a loader may leave out, and the next payload is still in order.
 const MOST_SKIPPED: usize = 8;
 /// After as many payloads in a row that were not in a file, what follows the last one that was is
-/// no longer tried: the file is then opened only for payloads as long as one of its tensors.
+/// no longer tried: the file is then not opened for each payload.
 const MOST_MISSES: u32 = 8;
-/// Later descriptors are not looked at.
-const MOST_DESCRIPTORS: usize = 1024;
 
 static KNOWN: ProcessLock<Known> = ProcessLock::new();
 
@@ -55,21 +49,6 @@ struct Known {
     mapped: Option<Arc<Mapped>>,
 }
 
-/// Files that begin as files of tensors do and are mapped from their beginning.
-struct Mapped {
-    /// What the system said of all mappings when the list of them was read.
-    extent: Option<Extent>,
-    paths: Vec<CString>,
-}
-
-/// Pages that are mapped, and pages of files that are in memory: to map a file and to read it
-/// changes them (proc_pid_statm(5)).
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Extent {
-    size: u64,
-    shared: u64,
-}
-
 /// A file as it was when its header was read.
 struct TensorFile {
     path: Arc<CStr>,
@@ -77,6 +56,8 @@ struct TensorFile {
     modified: u64,
     /// By offset.
     tensors: Vec<Tensor>,
+    /// The digest of the first bytes of each; 0 if they were not read.
+    samples: Vec<AtomicU64>,
     /// The end of the last payload that was found, at first that of the header.
     next: AtomicU64,
     misses: AtomicU32,
@@ -86,7 +67,8 @@ struct TensorFile {
 struct Payload {
     address: u64,
     length: u64,
-    sample: [u8; SAMPLE],
+    /// The digest of its first bytes.
+    sample: u64,
 }
 
 /// In a forked child.
@@ -100,14 +82,15 @@ pub(crate) fn holding(address: u64, length: u64) -> Option<FilePart> {
         return None;
     }
     let _errno = Errno::keep();
-    let mut payload = Payload {
-        address,
-        length,
-        sample: [0; SAMPLE],
-    };
-    if !memory::read_all(address, &mut payload.sample) {
+    let mut sample = [0; SAMPLE];
+    if !memory::read_all(address, &mut sample) {
         return None;
     }
+    let payload = Payload {
+        address,
+        length,
+        sample: digest(&sample),
+    };
     // No lock is held while files are read: other threads have payloads, too.
     let (files, last) = KNOWN.lock().look(length);
     if let Some(part) = find(&files, last, &payload) {
@@ -143,44 +126,6 @@ impl Known {
     }
 }
 
-impl Mapped {
-    /// Reads the list of mappings, unless it is known and as it was.
-    fn now(known: Option<Arc<Self>>) -> Arc<Self> {
-        let extent = Extent::now();
-        let known = known.filter(|known| extent.is_some() && extent == known.extent);
-        if let Some(known) = known {
-            return known;
-        }
-        let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
-        let mappings: Vec<_> = mappings(&maps).collect();
-        let of_files = mappings.chunk_by(|one, next| one.path == next.path);
-        // Libraries need not be looked at.
-        let of_data =
-            of_files.filter(|file| !file.iter().any(|part| part.permissions.contains(&b'x')));
-        let paths = of_data.filter_map(|file| {
-            let begins = |part: &&Mapping<'_>| part.offset == 0 && is_of_data(part);
-            let first = file.iter().find(begins)?;
-            let mut signature = [0; SIGNATURE];
-            if !memory::read_all(first.start, &mut signature) || !has_tensors(&signature) {
-                return None;
-            }
-            CString::new(first.path).ok()
-        });
-        let paths = paths.collect();
-        Arc::new(Self { extent, paths })
-    }
-}
-
-impl Extent {
-    fn now() -> Option<Self> {
-        let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-        let mut numbers = text.split(' ').map(str::parse);
-        let size = numbers.next()?.ok()?;
-        let shared = numbers.nth(1)?.ok()?;
-        Some(Self { size, shared })
-    }
-}
-
 /// Looks for a payload in each file.
 fn find(files: &[Arc<TensorFile>], first: usize, payload: &Payload) -> Option<FilePart> {
     let first = first.min(files.len());
@@ -198,10 +143,7 @@ fn find(files: &[Arc<TensorFile>], first: usize, payload: &Payload) -> Option<Fi
 
 /// The files of tensors that are mapped or open now. What is known of them stays known.
 fn read(known: &[Arc<TensorFile>], mapped: &[CString]) -> Vec<Arc<TensorFile>> {
-    let open: Vec<_> = descriptors()
-        .into_iter()
-        .filter_map(path_of_tensors)
-        .collect();
+    let open = tensor_paths::open();
     let mut files: Vec<Arc<TensorFile>> = Vec::new();
     for path in mapped.iter().chain(&open) {
         if files.iter().any(|file| *file.path == **path) {
@@ -221,40 +163,6 @@ fn read(known: &[Arc<TensorFile>], mapped: &[CString]) -> Vec<Arc<TensorFile>> {
     files
 }
 
-/// The first descriptors of this process.
-fn descriptors() -> Vec<c_int> {
-    let Ok(all) = std::fs::read_dir("/proc/self/fd") else {
-        return Vec::new();
-    };
-    let number =
-        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-    all.filter_map(number).take(MOST_DESCRIPTORS).collect()
-}
-
-/// The name of an open file that begins as a file of tensors does.
-fn path_of_tensors(descriptor: c_int) -> Option<CString> {
-    // It is read through the program's descriptor: to open and close a file that the program is
-    // about to lock would end its locks (fcntl(2)).
-    // SAFETY: the program's descriptor is not closed here. If it is another file meanwhile, that
-    // one is read at a position, which changes nothing.
-    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
-    let status = file.metadata().ok()?;
-    if !status.is_file() || status.size() < SHORTEST {
-        return None;
-    }
-    let mut signature = [0; SIGNATURE];
-    file.read_exact_at(&mut signature, 0).ok()?;
-    if !has_tensors(&signature) {
-        return None;
-    }
-    let path = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
-    let path = path.into_os_string().into_vec();
-    if !path.starts_with(b"/") || path.ends_with(b" (deleted)") {
-        return None;
-    }
-    CString::new(path).ok()
-}
-
 impl TensorFile {
     fn of(path: &CStr) -> Option<Self> {
         let (file, now) = RegularFile::open(path)?;
@@ -263,6 +171,7 @@ impl TensorFile {
             path: path.into(),
             length: now.length,
             modified: now.modified,
+            samples: tensors.all.iter().map(|_| AtomicU64::new(0)).collect(),
             tensors: tensors.all,
             next: AtomicU64::new(tensors.start),
             misses: AtomicU32::new(0),
@@ -272,52 +181,90 @@ impl TensorFile {
     /// The part with the bytes of a payload.
     fn part(&self, payload: &Payload) -> Option<FilePart> {
         let is_in_order = self.misses.load(Ordering::Relaxed) < MOST_MISSES;
-        let mut places = self.places(payload.length, is_in_order).peekable();
-        // Without a place, the file need not be opened.
-        places.peek()?;
-        let (file, _) = RegularFile::open(&self.path)?;
-        let mut sample = [0; SAMPLE];
-        let part = places.find_map(|offset| {
-            let is_read = file.read_exact_at(&mut sample, offset).is_ok();
-            let place = || Place {
+        let mut samples = Samples {
+            path: &self.path,
+            file: None,
+            left: MOST_READ,
+        };
+        for (offset, sample) in self.places(payload.length, is_in_order) {
+            let end = offset.checked_add(payload.length);
+            let Some(end) = end.filter(|&end| end <= self.length) else {
+                continue;
+            };
+            if samples.at(offset, sample) != Some(payload.sample) {
+                continue;
+            }
+            let place = Place {
                 path: Arc::clone(&self.path),
                 offset,
             };
-            let part = (is_read && sample == payload.sample)
-                .then(|| place().part(payload.address, payload.length))??;
-            self.next.store(offset + payload.length, Ordering::Relaxed);
-            Some(part)
-        });
-        if part.is_some() {
-            self.misses.store(0, Ordering::Relaxed);
-        } else if is_in_order {
+            if let Some(part) = place.part(payload.address, payload.length) {
+                self.next.store(end, Ordering::Relaxed);
+                self.misses.store(0, Ordering::Relaxed);
+                return Some(part);
+            }
+        }
+        if is_in_order {
             self.misses.fetch_add(1, Ordering::Relaxed);
         }
-        part
+        None
     }
 
-    /// Where in the file a payload of that length may be: if it is in order, at the end of the last
-    /// one or at one of the next tensors; at any tensor of that length.
-    fn places(&self, length: u64, is_in_order: bool) -> impl Iterator<Item = u64> {
+    /// Where in the file a payload of that length may be, and what is known there: if it is in
+    /// order, at the end of the last one or at one of the next tensors; at any tensor of that
+    /// length.
+    fn places(
+        &self,
+        length: u64,
+        is_in_order: bool,
+    ) -> impl Iterator<Item = (u64, Option<&AtomicU64>)> {
         let next = self.next.load(Ordering::Relaxed);
         let after = self.tensors.partition_point(|tensor| tensor.offset < next);
-        let (before, from) = self.tensors.split_at_checked(after).unwrap_or_default();
-        let following = from.iter().map(|tensor| tensor.offset);
-        let following = following.filter(move |&offset| offset != next);
-        let in_order = Some(next).into_iter().chain(following.take(MOST_SKIPPED));
-        let same = from
-            .iter()
-            .chain(before)
-            .filter(move |tensor| tensor.length == length);
-        let places = in_order.filter(move |_| is_in_order);
-        let places = places.chain(same.map(|tensor| tensor.offset).take(MOST_TRIED));
-        let most = self.length.checked_sub(length);
-        places.filter(move |&offset| most.is_some_and(|most| offset <= most))
+        let tensors = || self.tensors.iter().zip(&self.samples);
+        let following = tensors().skip(after).take(MOST_SKIPPED);
+        let following = following.map(|(tensor, sample)| (tensor.offset, Some(sample)));
+        let in_order = core::iter::once((next, None)).chain(following);
+        let all = tensors().skip(after).chain(tensors().take(after));
+        let same = all.filter(move |(tensor, _)| tensor.length == length);
+        let same = same.map(|(tensor, sample)| (tensor.offset, Some(sample)));
+        in_order.filter(move |_| is_in_order).chain(same)
+    }
+}
+
+/// Samples of a file.
+struct Samples<'a> {
+    path: &'a CStr,
+    /// Once one is read.
+    file: Option<OpenFile>,
+    /// As many may still be read.
+    left: usize,
+}
+
+impl Samples<'_> {
+    /// The sample there, which is then known.
+    fn at(&mut self, offset: u64, known: Option<&AtomicU64>) -> Option<u64> {
+        let sample = known.map_or(0, |known| known.load(Ordering::Relaxed));
+        if sample != 0 {
+            return Some(sample);
+        }
+        self.left = self.left.checked_sub(1)?;
+        if self.file.is_none() {
+            self.file = Some(RegularFile::open(self.path)?.0);
+        }
+        let mut bytes = [0; SAMPLE];
+        self.file.as_ref()?.read_exact_at(&mut bytes, offset).ok()?;
+        let sample = digest(&bytes);
+        if let Some(known) = known {
+            known.store(sample, Ordering::Relaxed);
+        }
+        Some(sample)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     /// The offset of the part with these bytes.
