@@ -13,7 +13,7 @@ use crate::hot::recording::{
 };
 use crate::hot::thread::{self, Thread};
 use crate::hot::{clock, cost, plan, recording};
-use crate::loaded::{data_files, maps};
+use crate::loaded::{data_files, maps, tensor_files};
 use crate::process::settings::Settings;
 use crate::process::{errno, log, regular_file};
 use crate::state::{self, functions};
@@ -155,6 +155,7 @@ extern "C" fn in_child() {
     device_memory::forget();
     kept_blobs::forget();
     data_files::forget();
+    tensor_files::forget();
     regular_file::forget();
     overrides::forget();
     stack::forget();

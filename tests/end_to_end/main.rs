@@ -60,6 +60,7 @@ mod size;
 mod sources;
 mod stacks;
 mod steady;
+mod tensor_files;
 mod trim;
 mod trim_state;
 mod view;
@@ -130,6 +131,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("sources", sources::add_to),
     ("stacks", stacks::add_to),
     ("steady", steady::add_to),
+    ("tensor_files", tensor_files::add_to),
     ("trim", trim::add_to),
     ("trim_state", trim_state::add_to),
     ("view", view::add_to),

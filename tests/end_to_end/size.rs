@@ -32,7 +32,7 @@ fn data_file(folder: &Path) -> PathBuf {
 }
 
 /// A program of `tests/programs/size/`.
-fn program(folder: &Path, name: &str) -> String {
+pub(super) fn program(folder: &Path, name: &str) -> String {
     let program = folder.join(name);
     let driver = parts().driver_folder.join("libcuda.so.1");
     let source = root().join(format!("tests/programs/size/{name}.c"));

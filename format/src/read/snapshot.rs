@@ -24,7 +24,7 @@ pub enum Bytes<'a> {
     Inline(&'a [u8]),
     /// In a blob of the trace.
     Blob(BlobRef),
-    /// In a file that was mapped; `pack` copies images into the trace, and payloads if it is asked.
+    /// In a file; `pack` copies images into the trace, and payloads if it is asked.
     InFile(FileRange<'a>),
     /// Left out by the payload policy: their number.
     Omitted(u64),

@@ -22,6 +22,7 @@ use crate::file::rows::{Memory, NotKept};
 use crate::file::thread_buffer::ThreadBuffer;
 use crate::file::trace_file;
 use crate::loaded::data_files::{self, FilePart};
+use crate::loaded::tensor_files;
 use crate::process::errno::Errno;
 use crate::process::{log, memory};
 
@@ -642,7 +643,7 @@ impl Thread {
         }
         let in_file = || {
             let (address, length) = memory.in_one_piece()?;
-            data_files::holding(address, length)
+            data_files::holding(address, length).or_else(|| tensor_files::holding(address, length))
         };
         let result = match may_be_in_file.then(in_file).flatten() {
             Some(part) => Ok(Kept::InFile(part)),

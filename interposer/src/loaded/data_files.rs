@@ -20,14 +20,14 @@ use crate::process::process_lock::ProcessLock;
 use crate::process::regular_file::RegularFile;
 
 /// Shorter payloads are kept in the trace.
-const SHORTEST: u64 = 64 << 10;
+pub(super) const SHORTEST: u64 = 64 << 10;
 /// Memory is compared in pieces of this length, which the processor's cache holds.
 const PIECE: usize = 64 << 10;
 /// Payloads of further files are kept in the trace.
 const MOST_FILES: usize = 4096;
 /// Where the kernel does not tell pages of files, the list of mappings is read again for an address
 /// that it lacks when that many bytes have been looked for since.
-const BETWEEN_READINGS: u64 = 16 << 20;
+pub(super) const BETWEEN_READINGS: u64 = 16 << 20;
 
 static KNOWN: ProcessLock<Known> = ProcessLock::new();
 
@@ -51,9 +51,9 @@ struct Area {
 
 /// A place in a file.
 #[derive(Clone, PartialEq, Eq)]
-struct Place {
-    path: Arc<CStr>,
-    offset: u64,
+pub(super) struct Place {
+    pub(super) path: Arc<CStr>,
+    pub(super) offset: u64,
 }
 
 /// A file as it was when it was compared; never freed.
@@ -205,7 +205,7 @@ impl Known {
 
 /// Whether payloads there are referred to by the file: not if another process may write there at any
 /// time, nor if the file has no name by which it can be opened.
-fn is_of_data(mapping: &Mapping<'_>) -> bool {
+pub(super) fn is_of_data(mapping: &Mapping<'_>) -> bool {
     let is_written = mapping.is_shared() && mapping.permissions.contains(&b'w');
     let path = mapping.path;
     // The kernel escapes newlines in names.
@@ -215,7 +215,7 @@ fn is_of_data(mapping: &Mapping<'_>) -> bool {
 
 impl Place {
     /// The part of the file from here on, if it has the bytes that the memory has.
-    fn part(&self, address: u64, length: u64) -> Option<FilePart> {
+    pub(super) fn part(&self, address: u64, length: u64) -> Option<FilePart> {
         let (file, now) = RegularFile::open(&self.path)?;
         if self.offset.checked_add(length)? > now.length {
             return None;

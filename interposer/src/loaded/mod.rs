@@ -2,10 +2,14 @@
 
 pub(crate) mod address_space;
 pub(crate) mod data_files;
+mod gguf_header;
 pub(crate) mod maps;
 pub(crate) mod objects;
 mod pages;
 pub(crate) mod segments;
+pub(crate) mod tensor_files;
+mod tensor_header;
+mod tensor_paths;
 
 #[cfg(feature = "gum")]
 pub(crate) use objects::is_in_base_namespace;
