@@ -14,6 +14,7 @@ use serde_json::Value;
 tests![
     a_part_after_a_pause,
     threads_in_pauses,
+    beside_captures,
     the_last_calls,
     a_part_that_is_cut,
     what_a_snapshot_has,
@@ -140,6 +141,14 @@ fn threads_in_pauses(folder: &Path) {
         count > 3 && !states.contains(&memory_snapshot::VOID),
         "{states:?}"
     );
+}
+
+/// No copy of the recorder's comes into a capture, which it would invalidate.
+fn beside_captures(folder: &Path) {
+    let trace = recorded(folder, "captures", &["--memory", "all"]);
+    let taken = snapshots(&trace);
+    let of_64_mib = |taken: &&(u8, u64, u64)| taken.1 >= 64 << 20;
+    assert!(taken.iter().filter(of_64_mib).count() > 3, "{taken:?}");
 }
 
 fn wait_for(what: &str, is_so: &dyn Fn() -> bool) {

@@ -112,6 +112,11 @@ impl Snapshots {
         }
         if step == SnapshotStep::Works && self.is_due(recorder) {
             match self.gate.close(thread) {
+                // One that began after the question above; none begins while the gate is closed.
+                Some(true) if recorder.is_any_captured() => {
+                    self.gate.open(thread);
+                    return;
+                }
                 Some(true) => return,
                 Some(false) => self.failed(recorder, (memory_snapshot::BUSY, 0)),
                 None => {}
@@ -167,7 +172,10 @@ impl Snapshots {
     fn succeeded(&self, call: &Call<'_>, step: SnapshotStep) {
         let [first, second] = [0, 1].map(|at| call.word(at));
         match step {
-            SnapshotStep::Nothing | SnapshotStep::Works | SnapshotStep::ChangesContext => {}
+            SnapshotStep::Nothing
+            | SnapshotStep::Works
+            | SnapshotStep::ChangesContext
+            | SnapshotStep::BeginsCapture => {}
             SnapshotStep::Allocates => {
                 if let Some((start, length)) = call.allocated() {
                     self.insert(call.recorder, start, length, 0);

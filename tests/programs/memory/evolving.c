@@ -1,6 +1,6 @@
 /* Memory of several kinds whose words a kernel changes from what they were, so that they depend on
  * all rounds before: while the last calls are kept, or while recording is stopped and started.
- *   evolving MIX_PTX loop|middle|toggled|whole
+ *   evolving MIX_PTX captures|loop|middle|toggled|whole
  * loop goes on until stdin is closed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -178,6 +178,53 @@ static void middle(int stops)
     end_work(&worker);
 }
 
+/* A blocking stream captures again and again. */
+static void *capture(void *unused)
+{
+    CUstream stream;
+    CUdeviceptr memory;
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    CHECK(cuMemAlloc(&memory, BYTES));
+    while (!is_done) {
+        CUgraph graph;
+        CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        CHECK(cuMemsetD32Async(memory, 1, COUNT, stream));
+        CHECK(cuStreamEndCapture(stream, &graph));
+        CHECK(cuGraphDestroy(graph));
+        rounds++;
+        usleep(300);
+    }
+    CHECK(cuMemFree(memory));
+    CHECK(cuStreamDestroy(stream));
+    return unused;
+}
+
+/* Recording stops and starts while a thread captures. */
+static void captures(void)
+{
+    enum { LARGE = 64 << 20 };
+    pthread_t thread;
+    CUstream stream;
+    CUdeviceptr memory;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc(&memory, LARGE));
+    CHECK(cuMemsetD8Async(memory, 1, LARGE, stream));
+    EXPECT(pthread_create(&thread, NULL, capture, NULL) == 0);
+    for (int i = 0; stop_recording != NULL && i < 20; i++) {
+        stop_recording();
+        wait_for_rounds(20 * i + 10);
+        start_recording();
+        while (rounds < 20 * i + 20)
+            CHECK(cuMemsetD8Async(memory, i, 64, stream));
+    }
+    is_done = 1;
+    EXPECT(pthread_join(thread, NULL) == 0);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemFree(memory));
+    CHECK(cuStreamDestroy(stream));
+}
+
 static void *read_stdin(void *unused)
 {
     char byte;
@@ -209,6 +256,8 @@ int main(int count, char **arguments)
     load_mix(arguments[1]);
     if (strcmp(arguments[2], "toggled") == 0)
         toggled();
+    else if (strcmp(arguments[2], "captures") == 0)
+        captures();
     else if (strcmp(arguments[2], "loop") == 0)
         loop();
     else
