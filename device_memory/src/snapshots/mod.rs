@@ -134,6 +134,16 @@ impl Snapshots {
             self.take(call.recorder, thread);
         }
         self.note_failure(call.recorder);
+        match step {
+            SnapshotStep::Frees => lock(&self.live).begin_free(thread, call.word(0)),
+            SnapshotStep::Unloads => lock(&self.live).begin_unload(thread, call.word(0)),
+            _ => {}
+        }
+    }
+
+    /// Before a call that ends a context.
+    pub(crate) fn context_ends(&self, thread: u64, context: u64) {
+        lock(&self.live).begin_end(thread, context);
     }
 
     /// A call that has arrived is left out of the recording. `leave` follows when it has returned.
@@ -151,6 +161,12 @@ impl Snapshots {
     pub(crate) fn post_call(&self, call: &Call<'_>, thread: u64, step: SnapshotStep) {
         if step == SnapshotStep::Nothing {
             return;
+        }
+        if matches!(
+            step,
+            SnapshotStep::Frees | SnapshotStep::Unloads | SnapshotStep::ChangesContext
+        ) {
+            lock(&self.live).returned(thread, call.has_succeeded);
         }
         if call.has_succeeded {
             self.succeeded(call, step);
@@ -174,6 +190,8 @@ impl Snapshots {
         match step {
             SnapshotStep::Nothing
             | SnapshotStep::Works
+            | SnapshotStep::Frees
+            | SnapshotStep::Unloads
             | SnapshotStep::ChangesContext
             | SnapshotStep::BeginsCapture => {}
             SnapshotStep::Allocates => {
@@ -181,7 +199,6 @@ impl Snapshots {
                     self.insert(call.recorder, start, length, 0);
                 }
             }
-            SnapshotStep::Frees => lock(&self.live).remove(first),
             SnapshotStep::FindsVariable => {
                 const OWNER: u8 = 2;
                 let length = call.pointee(1).filter(|_| second != 0);
@@ -189,7 +206,6 @@ impl Snapshots {
                     self.insert(call.recorder, start, length, call.word(OWNER));
                 }
             }
-            SnapshotStep::Unloads => lock(&self.live).end_owner(first),
             SnapshotStep::CreatesPhysical => {
                 if let Some(handle) = call.pointee(0) {
                     lock(&self.live).created(handle);
@@ -376,25 +392,28 @@ fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Fa
         });
     }
     let mut waited = Duration::ZERO;
-    let mut is_complete = |&(context, event): &(u64, u64)| {
+    let mut is_running = |&(context, event): &(u64, u64)| {
         let mut answer = Err(NOT_READY);
         recorder.in_context(context, || answer = recorder.ask_event(event));
         // What is wrong with the work, its own calls say.
-        answer != Err(NOT_READY)
+        answer == Err(NOT_READY)
     };
-    if outcome.is_ok() {
-        while !events.iter().all(&mut is_complete) && waited < WORK {
-            std::thread::sleep(LOOK);
-            waited += LOOK;
+    let mut has_ended = true;
+    while outcome.is_ok() {
+        has_ended = !events.iter().any(&mut is_running);
+        if has_ended || waited >= WORK {
+            break;
         }
+        std::thread::sleep(LOOK);
+        waited += LOOK;
     }
     for (context, event) in events {
         recorder.in_context(context, || recorder.destroy_event(event));
     }
     match outcome {
         Err(result) => Err((memory_snapshot::REFUSED, result)),
-        Ok(()) if waited >= WORK => Err((memory_snapshot::RUNNING, 0)),
-        Ok(()) => Ok(()),
+        Ok(()) if has_ended => Ok(()),
+        Ok(()) => Err((memory_snapshot::RUNNING, 0)),
     }
 }
 
