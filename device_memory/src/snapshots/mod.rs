@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cutape_format::layout::{MemoryNote, MemorySnapshotNote, memory_snapshot, note_kind};
-use cutape_registry::{Family, VirtualMemoryOp};
+use cutape_registry::{Family, MemoryOp, VirtualMemoryOp};
 
 use crate::own_memory;
 use crate::recorder::{Call, Recorder};
@@ -195,7 +195,8 @@ impl Snapshots {
             | SnapshotStep::ChangesContext
             | SnapshotStep::BeginsCapture => {}
             SnapshotStep::Allocates => {
-                if let Some((start, length)) = call.allocated() {
+                let allocated = call.allocated().filter(|_| !is_captured(call));
+                if let Some((start, length)) = allocated {
                     self.insert(call.recorder, start, length, 0);
                 }
             }
@@ -376,6 +377,15 @@ impl Snapshots {
         }
         Ok(contents)
     }
+}
+
+/// Whether memory is allocated when a graph is launched: until then there is none at its address.
+fn is_captured(call: &Call<'_>) -> bool {
+    let recorder = call.recorder;
+    let is_captured = |stream| recorder.is_capturing(stream);
+    call.function.family == Family::Memory(MemoryOp::AllocateAsync)
+        && recorder.is_any_captured()
+        && call.stream().is_none_or(is_captured)
 }
 
 /// Waits until the work of these contexts is complete, but not for long.

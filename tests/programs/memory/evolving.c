@@ -188,7 +188,9 @@ static void *capture(void *unused)
     CHECK(cuMemAlloc(&memory, BYTES));
     while (!is_done) {
         CUgraph graph;
+        CUdeviceptr of_graph;
         CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        CHECK(cuMemAllocAsync(&of_graph, BYTES, stream));
         CHECK(cuMemsetD32Async(memory, 1, COUNT, stream));
         CHECK(cuStreamEndCapture(stream, &graph));
         CHECK(cuGraphDestroy(graph));
