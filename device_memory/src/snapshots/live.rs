@@ -13,6 +13,9 @@ pub(super) struct Live {
     /// Handles of physical memory that this process has created.
     physical: HashSet<u64>,
     pub(super) contexts: BTreeSet<u64>,
+    /// The context in which the memory is page-locked that device memory is copied to. It is as long
+    /// as the context lives.
+    pub(super) staging_of: Option<u64>,
     /// What calls in progress end, by thread.
     ending: HashMap<u64, Ending>,
 }
@@ -33,10 +36,15 @@ pub(super) struct Range {
 }
 
 impl Live {
-    /// Memory by address.
-    pub(super) fn all(&self) -> Vec<(u64, Range)> {
-        let ranges = self.ranges.iter();
-        ranges.map(|(&start, &range)| (start, range)).collect()
+    /// Addresses and lengths of memory, by context.
+    pub(super) fn by_context(&self) -> BTreeMap<u64, Vec<(u64, u64)>> {
+        let mut all = BTreeMap::<_, Vec<_>>::new();
+        for (&start, range) in &self.ranges {
+            all.entry(range.context)
+                .or_default()
+                .push((start, range.length));
+        }
+        all
     }
 
     pub(super) fn insert(&mut self, start: u64, range: Range) {
@@ -63,6 +71,7 @@ impl Live {
     /// The same for a context.
     pub(super) fn begin_end(&mut self, thread: u64, context: u64) {
         let ranges = self.take(|range| range.context == context);
+        self.staging_of.take_if(|of| *of == context);
         let context = self.contexts.take(&context);
         self.ending.insert(thread, Ending { ranges, context });
     }
@@ -84,6 +93,7 @@ impl Live {
     /// A context has ended, whose handle no other gets: a primary one.
     pub(super) fn end_context(&mut self, context: u64) {
         self.contexts.remove(&context);
+        self.staging_of.take_if(|of| *of == context);
         self.ranges.retain(|_, range| range.context != context);
     }
 
@@ -130,8 +140,7 @@ mod tests {
     const THREAD: u64 = 3;
 
     fn starts(live: &Live) -> Vec<(u64, u64)> {
-        let all = live.all().into_iter();
-        all.map(|(start, range)| (start, range.length)).collect()
+        live.by_context().into_values().flatten().collect()
     }
 
     fn range(length: u64, context: u64, owner: u64) -> Range {

@@ -344,10 +344,10 @@ impl Snapshots {
 
     /// Reads all memory, once all work is complete. The gate is closed.
     fn read_all(&self, recorder: &dyn Recorder) -> Result<Contents, Failed> {
-        let (contexts, ranges) = {
+        let (contexts, ranges, is_registered) = {
             let live = lock(&self.live);
             let contexts: Vec<u64> = live.contexts.iter().copied().collect();
-            (contexts, live.all())
+            (contexts, live.by_context(), live.staging_of.is_some())
         };
         wait_for_all_work(recorder, &contexts)?;
         let refused = (memory_snapshot::REFUSED, 0);
@@ -356,24 +356,24 @@ impl Snapshots {
             return Err(refused);
         };
         let mut contents = Contents::default();
-        let Some((_, first)) = ranges.first() else {
+        let Some(&first) = ranges.keys().next() else {
             return Ok(contents);
         };
-        // Page-locked memory is copied to at full speed; without, it is still copied to.
-        let mut is_registered = false;
-        recorder.in_context(first.context, || {
-            is_registered = recorder.register(staging, STAGING).is_ok();
-        });
-        for &(start, range) in &ranges {
-            let mut known = 0;
-            recorder.in_context(range.context, || {
-                known = read_range(recorder, (start, range.length), staging);
+        // Page-locked memory is copied to at full speed; without, it is still copied to. It stays so:
+        // cuMemHostUnregister waits for the context, whose work may wait for this thread.
+        if !is_registered {
+            recorder.in_context(first, || {
+                if recorder.register(staging, STAGING).is_ok() {
+                    lock(&self.live).staging_of = Some(first);
+                }
             });
-            contents.bytes += known;
-            contents.left_out += range.length - known;
         }
-        if is_registered {
-            recorder.in_context(first.context, || recorder.unregister(staging));
+        for (context, ranges) in ranges {
+            let mut known = 0;
+            recorder.in_context(context, || known = read_ranges(recorder, &ranges, staging));
+            contents.bytes += known;
+            let all: u64 = ranges.iter().map(|range| range.1).sum();
+            contents.left_out += all - known;
         }
         Ok(contents)
     }
@@ -427,14 +427,30 @@ fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Fa
     }
 }
 
-/// Notes what a range of memory of the current context holds. Returns how many bytes could be read.
-fn read_range(recorder: &dyn Recorder, (start, length): (u64, u64), staging: u64) -> u64 {
+/// Notes what ranges of memory of the current context hold. Returns how many bytes could be read.
+fn read_ranges(recorder: &dyn Recorder, ranges: &[(u64, u64)], staging: u64) -> u64 {
+    let Ok(stream) = recorder.create_stream() else {
+        return 0;
+    };
+    let read = |&range: &(u64, u64)| read_range(recorder, range, staging, stream);
+    let known = ranges.iter().map(read).sum();
+    recorder.destroy_stream(stream);
+    known
+}
+
+fn read_range(
+    recorder: &dyn Recorder,
+    (start, length): (u64, u64),
+    staging: u64,
+    stream: u64,
+) -> u64 {
     let mut divider = Divider::default();
     let mut put = |piece: Piece<'_>| note_piece(recorder, start, &piece);
     let mut at = 0;
     while at < length {
         let part = STAGING.min(length - at);
-        if recorder.copy_now(staging, start + at, part).is_err() {
+        let copied = recorder.copy_now(staging, start + at, part, stream);
+        if copied.is_err() {
             break;
         }
         // SAFETY: the mapping has `STAGING` bytes and is never unmapped; the copy is complete, and
