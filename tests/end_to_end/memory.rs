@@ -15,7 +15,6 @@ tests![
     a_part_after_a_pause,
     threads_in_pauses,
     beside_captures,
-    beside_host_functions,
     the_last_calls,
     a_part_that_is_cut,
     what_a_snapshot_has,
@@ -162,15 +161,6 @@ fn beside_captures(folder: &Path) {
     let large = (64 << 20) + 20_000;
     let is_right = |&read: &(u64, u64)| read == (large, 0);
     assert!(read.len() > 3 && read[1..].iter().all(is_right), "{read:?}");
-}
-
-/// What the recorder calls while it reads memory waits for no work that has been enqueued meanwhile:
-/// that may wait for the thread that reads.
-fn beside_host_functions(folder: &Path) {
-    let trace = recorded(folder, "host_functions", &["--memory", "all"]);
-    let states: Vec<u8> = snapshots(&trace).iter().map(|taken| taken.0).collect();
-    assert_eq!(states.first(), Some(&memory_snapshot::TAKEN), "{states:?}");
-    assert!(!states.contains(&memory_snapshot::VOID), "{states:?}");
 }
 
 fn wait_for(what: &str, is_so: &dyn Fn() -> bool) {

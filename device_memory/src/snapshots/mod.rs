@@ -29,8 +29,9 @@ use gate::Gate;
 use live::{Live, Range};
 use pieces::{Divider, Held, LONGEST, Piece};
 
-/// For how long a call is kept waiting until work is complete.
-const WORK: Duration = Duration::from_secs(2);
+/// For how long, in nanoseconds, a call is kept waiting until work is complete. A look takes long on a
+/// busy machine, so that they are not counted.
+const WORK: u64 = 2_000_000_000;
 /// Between two looks at whether it is.
 const LOOK: Duration = Duration::from_micros(200);
 /// How soon it is tried again where other threads were in calls, or work was not complete.
@@ -401,7 +402,7 @@ fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Fa
             outcome = outcome.and(recorded);
         });
     }
-    let mut waited = Duration::ZERO;
+    let end = recorder.nanoseconds().saturating_add(WORK);
     let mut is_running = |&(context, event): &(u64, u64)| {
         let mut answer = Err(NOT_READY);
         recorder.in_context(context, || answer = recorder.ask_event(event));
@@ -411,11 +412,10 @@ fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Fa
     let mut has_ended = true;
     while outcome.is_ok() {
         has_ended = !events.iter().any(&mut is_running);
-        if has_ended || waited >= WORK {
+        if has_ended || recorder.nanoseconds() >= end {
             break;
         }
         std::thread::sleep(LOOK);
-        waited += LOOK;
     }
     for (context, event) in events {
         recorder.in_context(context, || recorder.destroy_event(event));

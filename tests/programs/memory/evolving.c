@@ -250,7 +250,8 @@ static void *call_host_functions(void *unused)
     return unused;
 }
 
-/* Recording stops and starts while host functions wait for this thread. */
+/* Recording stops and starts while host functions wait for this thread. Not for the null driver, which
+ * runs host functions in any call, also of this thread. */
 static void host_functions(void)
 {
     enum { LARGE = 64 << 20 };
