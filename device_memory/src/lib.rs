@@ -118,6 +118,9 @@ impl DeviceMemory {
                 if let Some(exchanges) = &self.exchanges {
                     exchanges.context_ends(call.recorder, context);
                 }
+                if let Some(snapshots) = &self.snapshots {
+                    snapshots.context_ends(call.recorder.thread_key(), context);
+                }
             }
             Some(ContextStep::ReleasesPrimary) => {
                 if let Some(digests) = &self.digests
@@ -187,6 +190,9 @@ impl DeviceMemory {
             ContextStep::ReleasesPrimary => {
                 if let Some(context) = recorder.ended_primary(call.word(0)) {
                     self.context_ended(context);
+                    if let Some(snapshots) = &self.snapshots {
+                        snapshots.context_ended(context);
+                    }
                 }
             }
         }
@@ -217,9 +223,6 @@ impl DeviceMemory {
         }
         if let Some(breadcrumbs) = &self.breadcrumbs {
             breadcrumbs.context_ended(context);
-        }
-        if let Some(snapshots) = &self.snapshots {
-            snapshots.context_ended(context);
         }
     }
 

@@ -267,6 +267,8 @@ pub(crate) enum SnapshotStep {
     SetsAccess,
     Unmaps,
     ChangesContext,
+    /// The recorder's copies would invalidate the capture.
+    BeginsCapture,
 }
 
 fn snapshot_step(function: &Function) -> SnapshotStep {
@@ -295,6 +297,7 @@ fn snapshot_step(function: &Function) -> SnapshotStep {
         }
         Family::Global(_) => S::FindsVariable,
         Family::ModuleUnload | Family::LibraryUnload => S::Unloads,
+        Family::Stream(StreamOp::BeginCapture) => S::BeginsCapture,
         Family::Copy(_) => S::Works,
         _ if function.changes_device_memory() => S::Works,
         _ => S::Nothing,
@@ -429,6 +432,9 @@ mod tests {
             ("cuMemImportFromShareableHandle", S::ImportsPhysical),
             ("cuMemExportToShareableHandle", S::Nothing),
             ("cuCtxDestroy_v2", S::ChangesContext),
+            ("cuStreamBeginCapture_v2", S::BeginsCapture),
+            ("cuStreamBeginCaptureToGraph", S::BeginsCapture),
+            ("cuStreamEndCapture", S::Nothing),
             ("cuStreamSynchronize", S::Nothing),
             ("cuEventRecord", S::Nothing),
             ("cuLaunchHostFunc", S::Nothing),

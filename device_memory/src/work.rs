@@ -106,6 +106,10 @@ impl dyn Recorder + '_ {
         self.made(id::cuStreamCreate, [NON_BLOCKING, 0, 0])
     }
 
+    pub(crate) fn destroy_stream(&self, stream: u64) {
+        let _ = self.drive(id::cuStreamDestroy_v2, [stream, 0, 0, 0]);
+    }
+
     pub(crate) fn create_event(&self) -> Outcome<u64> {
         self.made(id::cuEventCreate, [NO_TIMING, 0, 0])
     }
@@ -126,7 +130,7 @@ impl dyn Recorder + '_ {
         self.made(id::cuMemHostGetDevicePointer_v2, [start, 0, 0])
     }
 
-    /// Ends that, in the same context.
+    /// Ends that, in the same context, and waits for its work.
     pub(crate) fn unregister(&self, start: u64) {
         // A failure means that it has ended already.
         let arguments = [start, 0, 0, 0];
@@ -136,7 +140,7 @@ impl dyn Recorder + '_ {
 
 /// Work, in the order of a stream.
 impl dyn Recorder + '_ {
-    /// Copies device memory to page-locked memory of ours.
+    /// Copies device memory to memory of ours, page-locked where it can be.
     pub(crate) fn copy(&self, target: u64, source: u64, length: u64, stream: u64) -> Outcome {
         self.drive(id::cuMemcpyDtoHAsync_v2, [target, source, length, stream])
     }
@@ -174,9 +178,13 @@ impl dyn Recorder + '_ {
         outcome(unsafe { self.launch(arguments) })
     }
 
-    /// Copies device memory to memory of ours; returns when it is there.
-    pub(crate) fn copy_now(&self, target: u64, source: u64, length: u64) -> Outcome {
-        self.beside_captures(|| self.drive(id::cuMemcpyDtoH_v2, [target, source, length, 0]))
+    /// Copies device memory to memory of ours; returns when it is there. In a stream of its own it
+    /// waits for no work of the program's.
+    pub(crate) fn copy_now(&self, target: u64, source: u64, length: u64, stream: u64) -> Outcome {
+        self.beside_captures(|| {
+            self.copy(target, source, length, stream)?;
+            self.drive(id::cuStreamSynchronize, [stream, 0, 0, 0])
+        })
     }
 
     /// Records an event after all work of a context.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
 /// Threads that do jobs, and the results in the order of the jobs.
@@ -66,7 +66,10 @@ impl<J: Send, R: Send> Workers<J, R> {
 
 /// How many processors this process can use.
 pub(crate) fn processors() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+    // Asking takes as long as reading a short trace: the limits of the control group are in files.
+    static PROCESSORS: LazyLock<usize> =
+        LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
+    *PROCESSORS
 }
 
 /// Does `work` on each job, on all processors as far as the system has threads for them, and gives the results to `take` in the order of the

@@ -14,6 +14,7 @@ use serde_json::Value;
 tests![
     a_part_after_a_pause,
     threads_in_pauses,
+    beside_captures,
     the_last_calls,
     a_part_that_is_cut,
     what_a_snapshot_has,
@@ -140,6 +141,26 @@ fn threads_in_pauses(folder: &Path) {
         count > 3 && !states.contains(&memory_snapshot::VOID),
         "{states:?}"
     );
+}
+
+/// No copy of the recorder's comes into a capture, which it would invalidate. Memory that is allocated
+/// in one is not read.
+fn beside_captures(folder: &Path) {
+    let trace = recorded(folder, "captures", &["--memory", "all"]);
+    let trace = Trace::open(&trace).unwrap();
+    let mut read = Vec::new();
+    for call in trace.calls() {
+        read.extend(call.notes().filter_map(|note| match note {
+            Note::MemorySnapshot(note) if note.state == memory_snapshot::TAKEN => {
+                Some((note.bytes, note.left_out))
+            }
+            _ => None,
+        }));
+    }
+    // The program allocates nothing else after the first.
+    let large = (64 << 20) + 20_000;
+    let is_right = |&read: &(u64, u64)| read == (large, 0);
+    assert!(read.len() > 3 && read[1..].iter().all(is_right), "{read:?}");
 }
 
 fn wait_for(what: &str, is_so: &dyn Fn() -> bool) {

@@ -9,9 +9,14 @@ use crate::step::{cargo, run};
 /// How long new inputs are read if it is not said.
 const SECONDS: &str = "60";
 
-/// Runs the test `fuzz` with these arguments.
+/// Runs the test `fuzz` with these arguments; `--release` is the first of them, if any.
 pub(crate) fn test(root: &Path, arguments: &[&str]) -> Result<(), Failure> {
-    let mut command = cargo(root, "test -q -p cutape-fuzz --test fuzz --");
+    let (arguments, profile) = match arguments {
+        ["--release", arguments @ ..] => (arguments, "fuzz"),
+        _ => (arguments, "dev"),
+    };
+    let mut command = cargo(root, "test -q -p cutape-fuzz --test fuzz");
+    command.args(["--profile", profile, "--"]);
     let has = |option: &str| arguments.contains(&option);
     if !has("--seconds") && !has("--executions") {
         command.args(["--seconds", SECONDS]);

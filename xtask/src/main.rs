@@ -97,9 +97,10 @@ usage: cargo xtask TASK
   random [--count N] [--seed S] [--schedule NAME]
                     run random programs under the schedules of the null driver, recorded, checked
                     and replayed; more options: tests/random/tests/random.rs
-  fuzz [--target NAME] [--seconds N] [--executions N] [--seed S]
+  fuzz [--release] [--target NAME] [--seconds N] [--executions N] [--seed S] [--jobs N]
                     give damaged traces and images with valid checksums to everything that reads
-                    them, for 60 seconds if it is not said
+                    them, for 60 seconds if it is not said; --release: optimised; more options:
+                    tests/fuzz/tests/fuzz.rs
   circles [PACKAGE...]
                     look for modules that import each other in a circle
   lines [--update]  compare the lines of each crate with xtask/lines.txt; --update: rewrite that file

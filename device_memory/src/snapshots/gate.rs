@@ -1,5 +1,5 @@
-//! The gate that calls go through which change device memory, before they are recorded. While a
-//! snapshot is taken it is closed: nobody is inside, and who comes waits.
+//! The gate that calls go through which change device memory or begin a capture, before they are
+//! recorded. While a snapshot is taken it is closed: nobody is inside, and who comes waits.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

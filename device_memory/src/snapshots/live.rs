@@ -1,7 +1,7 @@
 //! The device memory that a snapshot reads: what the process has allocated, and variables of
 //! modules whose addresses it has asked for.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Live memory, and the contexts in which work may run.
 #[derive(Debug, Default)]
@@ -13,6 +13,18 @@ pub(super) struct Live {
     /// Handles of physical memory that this process has created.
     physical: HashSet<u64>,
     pub(super) contexts: BTreeSet<u64>,
+    /// The context in which the memory is page-locked that device memory is copied to. It is as long
+    /// as the context lives.
+    pub(super) staging_of: Option<u64>,
+    /// What calls in progress end, by thread.
+    ending: HashMap<u64, Ending>,
+}
+
+/// Memory by address, and a context.
+#[derive(Debug)]
+struct Ending {
+    ranges: Vec<(u64, Range)>,
+    context: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +36,15 @@ pub(super) struct Range {
 }
 
 impl Live {
-    /// Memory by address.
-    pub(super) fn all(&self) -> Vec<(u64, Range)> {
-        let ranges = self.ranges.iter();
-        ranges.map(|(&start, &range)| (start, range)).collect()
+    /// Addresses and lengths of memory, by context.
+    pub(super) fn by_context(&self) -> BTreeMap<u64, Vec<(u64, u64)>> {
+        let mut all = BTreeMap::<_, Vec<_>>::new();
+        for (&start, range) in &self.ranges {
+            all.entry(range.context)
+                .or_default()
+                .push((start, range.length));
+        }
+        all
     }
 
     pub(super) fn insert(&mut self, start: u64, range: Range) {
@@ -36,16 +53,47 @@ impl Live {
         }
     }
 
-    pub(super) fn remove(&mut self, start: u64) {
-        self.ranges.remove(&start);
+    /// Memory that a call of a thread is about to free. Before the call returns, the driver may give
+    /// its address to another thread.
+    pub(super) fn begin_free(&mut self, thread: u64, start: u64) {
+        let ranges = self.ranges.remove_entry(&start).into_iter().collect();
+        let context = None;
+        self.ending.insert(thread, Ending { ranges, context });
     }
 
-    pub(super) fn end_owner(&mut self, owner: u64) {
-        self.ranges.retain(|_, range| range.owner != owner);
+    /// The same for the variables of a module or a library.
+    pub(super) fn begin_unload(&mut self, thread: u64, owner: u64) {
+        let ranges = self.take(|range| range.owner == owner);
+        let context = None;
+        self.ending.insert(thread, Ending { ranges, context });
     }
 
+    /// The same for a context.
+    pub(super) fn begin_end(&mut self, thread: u64, context: u64) {
+        let ranges = self.take(|range| range.context == context);
+        self.staging_of.take_if(|of| *of == context);
+        let context = self.contexts.take(&context);
+        self.ending.insert(thread, Ending { ranges, context });
+    }
+
+    fn take(&mut self, is_it: impl Fn(&Range) -> bool) -> Vec<(u64, Range)> {
+        let taken = self.ranges.extract_if(.., |_, range| is_it(range));
+        taken.collect()
+    }
+
+    /// The call of a thread has returned: what it was to end has ended, or is there as before.
+    pub(super) fn returned(&mut self, thread: u64, has_succeeded: bool) {
+        let ending = self.ending.remove(&thread);
+        if let Some(ending) = ending.filter(|_| !has_succeeded) {
+            self.ranges.extend(ending.ranges);
+            self.contexts.extend(ending.context);
+        }
+    }
+
+    /// A context has ended, whose handle no other gets: a primary one.
     pub(super) fn end_context(&mut self, context: u64) {
         self.contexts.remove(&context);
+        self.staging_of.take_if(|of| *of == context);
         self.ranges.retain(|_, range| range.context != context);
     }
 
@@ -89,10 +137,10 @@ mod tests {
     use super::*;
 
     const CONTEXT: u64 = 7;
+    const THREAD: u64 = 3;
 
     fn starts(live: &Live) -> Vec<(u64, u64)> {
-        let all = live.all().into_iter();
-        all.map(|(start, range)| (start, range.length)).collect()
+        live.by_context().into_values().flatten().collect()
     }
 
     fn range(length: u64, context: u64, owner: u64) -> Range {
@@ -112,10 +160,41 @@ mod tests {
         live.insert(0x3000, range(4, CONTEXT, 5));
         live.insert(0x4000, range(8, CONTEXT + 1, 0));
         assert_eq!(starts(&live), [(0x2000, 16), (0x3000, 4), (0x4000, 8)]);
-        live.end_owner(5);
-        live.remove(0x2000);
-        live.end_context(CONTEXT + 1);
+        let ends: [fn(&mut Live); 3] = [
+            |live| live.begin_unload(THREAD, 5),
+            |live| live.begin_free(THREAD, 0x2000),
+            |live| live.begin_end(THREAD, CONTEXT + 1),
+        ];
+        for end in ends {
+            let before = starts(&live);
+            end(&mut live);
+            assert_eq!(starts(&live).len() + 1, before.len());
+            live.returned(THREAD, false);
+            assert_eq!(starts(&live), before, "the call failed");
+            end(&mut live);
+            live.returned(THREAD, true);
+            assert_eq!(starts(&live).len() + 1, before.len());
+        }
+        live.insert(0x5000, range(8, CONTEXT, 0));
+        live.end_context(CONTEXT);
         assert_eq!(starts(&live), []);
+    }
+
+    #[test]
+    fn an_address_and_a_handle_are_used_again_before_the_call_returns() {
+        let mut live = Live::default();
+        live.insert(0x1000, range(16, CONTEXT, 0));
+        live.begin_free(THREAD, 0x1000);
+        // Another thread gets it.
+        live.insert(0x1000, range(32, CONTEXT, 0));
+        live.returned(THREAD, true);
+        assert_eq!(starts(&live), [(0x1000, 32)]);
+        live.contexts.insert(CONTEXT);
+        live.begin_end(THREAD, CONTEXT);
+        assert!(live.contexts.is_empty());
+        live.contexts.insert(CONTEXT);
+        live.returned(THREAD, true);
+        assert!(live.contexts.contains(&CONTEXT));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cutape_format::layout::{MemoryNote, MemorySnapshotNote, memory_snapshot, note_kind};
-use cutape_registry::{Family, VirtualMemoryOp};
+use cutape_registry::{Family, MemoryOp, VirtualMemoryOp};
 
 use crate::own_memory;
 use crate::recorder::{Call, Recorder};
@@ -29,8 +29,9 @@ use gate::Gate;
 use live::{Live, Range};
 use pieces::{Divider, Held, LONGEST, Piece};
 
-/// For how long a call is kept waiting until work is complete.
-const WORK: Duration = Duration::from_secs(2);
+/// For how long, in nanoseconds, a call is kept waiting until work is complete. A look takes long on a
+/// busy machine, so that they are not counted.
+const WORK: u64 = 2_000_000_000;
 /// Between two looks at whether it is.
 const LOOK: Duration = Duration::from_micros(200);
 /// How soon it is tried again where other threads were in calls, or work was not complete.
@@ -112,6 +113,11 @@ impl Snapshots {
         }
         if step == SnapshotStep::Works && self.is_due(recorder) {
             match self.gate.close(thread) {
+                // One that began after the question above; none begins while the gate is closed.
+                Some(true) if recorder.is_any_captured() => {
+                    self.gate.open(thread);
+                    return;
+                }
                 Some(true) => return,
                 Some(false) => self.failed(recorder, (memory_snapshot::BUSY, 0)),
                 None => {}
@@ -129,6 +135,16 @@ impl Snapshots {
             self.take(call.recorder, thread);
         }
         self.note_failure(call.recorder);
+        match step {
+            SnapshotStep::Frees => lock(&self.live).begin_free(thread, call.word(0)),
+            SnapshotStep::Unloads => lock(&self.live).begin_unload(thread, call.word(0)),
+            _ => {}
+        }
+    }
+
+    /// Before a call that ends a context.
+    pub(crate) fn context_ends(&self, thread: u64, context: u64) {
+        lock(&self.live).begin_end(thread, context);
     }
 
     /// A call that has arrived is left out of the recording. `leave` follows when it has returned.
@@ -146,6 +162,12 @@ impl Snapshots {
     pub(crate) fn post_call(&self, call: &Call<'_>, thread: u64, step: SnapshotStep) {
         if step == SnapshotStep::Nothing {
             return;
+        }
+        if matches!(
+            step,
+            SnapshotStep::Frees | SnapshotStep::Unloads | SnapshotStep::ChangesContext
+        ) {
+            lock(&self.live).returned(thread, call.has_succeeded);
         }
         if call.has_succeeded {
             self.succeeded(call, step);
@@ -167,13 +189,18 @@ impl Snapshots {
     fn succeeded(&self, call: &Call<'_>, step: SnapshotStep) {
         let [first, second] = [0, 1].map(|at| call.word(at));
         match step {
-            SnapshotStep::Nothing | SnapshotStep::Works | SnapshotStep::ChangesContext => {}
+            SnapshotStep::Nothing
+            | SnapshotStep::Works
+            | SnapshotStep::Frees
+            | SnapshotStep::Unloads
+            | SnapshotStep::ChangesContext
+            | SnapshotStep::BeginsCapture => {}
             SnapshotStep::Allocates => {
-                if let Some((start, length)) = call.allocated() {
+                let allocated = call.allocated().filter(|_| !is_captured(call));
+                if let Some((start, length)) = allocated {
                     self.insert(call.recorder, start, length, 0);
                 }
             }
-            SnapshotStep::Frees => lock(&self.live).remove(first),
             SnapshotStep::FindsVariable => {
                 const OWNER: u8 = 2;
                 let length = call.pointee(1).filter(|_| second != 0);
@@ -181,7 +208,6 @@ impl Snapshots {
                     self.insert(call.recorder, start, length, call.word(OWNER));
                 }
             }
-            SnapshotStep::Unloads => lock(&self.live).end_owner(first),
             SnapshotStep::CreatesPhysical => {
                 if let Some(handle) = call.pointee(0) {
                     lock(&self.live).created(handle);
@@ -319,10 +345,10 @@ impl Snapshots {
 
     /// Reads all memory, once all work is complete. The gate is closed.
     fn read_all(&self, recorder: &dyn Recorder) -> Result<Contents, Failed> {
-        let (contexts, ranges) = {
+        let (contexts, ranges, is_registered) = {
             let live = lock(&self.live);
             let contexts: Vec<u64> = live.contexts.iter().copied().collect();
-            (contexts, live.all())
+            (contexts, live.by_context(), live.staging_of.is_some())
         };
         wait_for_all_work(recorder, &contexts)?;
         let refused = (memory_snapshot::REFUSED, 0);
@@ -331,27 +357,36 @@ impl Snapshots {
             return Err(refused);
         };
         let mut contents = Contents::default();
-        let Some((_, first)) = ranges.first() else {
+        let Some(&first) = ranges.keys().next() else {
             return Ok(contents);
         };
-        // Page-locked memory is copied to at full speed; without, it is still copied to.
-        let mut is_registered = false;
-        recorder.in_context(first.context, || {
-            is_registered = recorder.register(staging, STAGING).is_ok();
-        });
-        for &(start, range) in &ranges {
-            let mut known = 0;
-            recorder.in_context(range.context, || {
-                known = read_range(recorder, (start, range.length), staging);
+        // Page-locked memory is copied to at full speed; without, it is still copied to. It stays so:
+        // cuMemHostUnregister waits for the context, whose work may wait for this thread.
+        if !is_registered {
+            recorder.in_context(first, || {
+                if recorder.register(staging, STAGING).is_ok() {
+                    lock(&self.live).staging_of = Some(first);
+                }
             });
-            contents.bytes += known;
-            contents.left_out += range.length - known;
         }
-        if is_registered {
-            recorder.in_context(first.context, || recorder.unregister(staging));
+        for (context, ranges) in ranges {
+            let mut known = 0;
+            recorder.in_context(context, || known = read_ranges(recorder, &ranges, staging));
+            contents.bytes += known;
+            let all: u64 = ranges.iter().map(|range| range.1).sum();
+            contents.left_out += all - known;
         }
         Ok(contents)
     }
+}
+
+/// Whether memory is allocated when a graph is launched: until then there is none at its address.
+fn is_captured(call: &Call<'_>) -> bool {
+    let recorder = call.recorder;
+    let is_captured = |stream| recorder.is_capturing(stream);
+    call.function.family == Family::Memory(MemoryOp::AllocateAsync)
+        && recorder.is_any_captured()
+        && call.stream().is_none_or(is_captured)
 }
 
 /// Waits until the work of these contexts is complete, but not for long.
@@ -367,37 +402,55 @@ fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Fa
             outcome = outcome.and(recorded);
         });
     }
-    let mut waited = Duration::ZERO;
-    let mut is_complete = |&(context, event): &(u64, u64)| {
+    let end = recorder.nanoseconds().saturating_add(WORK);
+    let mut is_running = |&(context, event): &(u64, u64)| {
         let mut answer = Err(NOT_READY);
         recorder.in_context(context, || answer = recorder.ask_event(event));
         // What is wrong with the work, its own calls say.
-        answer != Err(NOT_READY)
+        answer == Err(NOT_READY)
     };
-    if outcome.is_ok() {
-        while !events.iter().all(&mut is_complete) && waited < WORK {
-            std::thread::sleep(LOOK);
-            waited += LOOK;
+    let mut has_ended = true;
+    while outcome.is_ok() {
+        has_ended = !events.iter().any(&mut is_running);
+        if has_ended || recorder.nanoseconds() >= end {
+            break;
         }
+        std::thread::sleep(LOOK);
     }
     for (context, event) in events {
         recorder.in_context(context, || recorder.destroy_event(event));
     }
     match outcome {
         Err(result) => Err((memory_snapshot::REFUSED, result)),
-        Ok(()) if waited >= WORK => Err((memory_snapshot::RUNNING, 0)),
-        Ok(()) => Ok(()),
+        Ok(()) if has_ended => Ok(()),
+        Ok(()) => Err((memory_snapshot::RUNNING, 0)),
     }
 }
 
-/// Notes what a range of memory of the current context holds. Returns how many bytes could be read.
-fn read_range(recorder: &dyn Recorder, (start, length): (u64, u64), staging: u64) -> u64 {
+/// Notes what ranges of memory of the current context hold. Returns how many bytes could be read.
+fn read_ranges(recorder: &dyn Recorder, ranges: &[(u64, u64)], staging: u64) -> u64 {
+    let Ok(stream) = recorder.create_stream() else {
+        return 0;
+    };
+    let read = |&range: &(u64, u64)| read_range(recorder, range, staging, stream);
+    let known = ranges.iter().map(read).sum();
+    recorder.destroy_stream(stream);
+    known
+}
+
+fn read_range(
+    recorder: &dyn Recorder,
+    (start, length): (u64, u64),
+    staging: u64,
+    stream: u64,
+) -> u64 {
     let mut divider = Divider::default();
     let mut put = |piece: Piece<'_>| note_piece(recorder, start, &piece);
     let mut at = 0;
     while at < length {
         let part = STAGING.min(length - at);
-        if recorder.copy_now(staging, start + at, part).is_err() {
+        let copied = recorder.copy_now(staging, start + at, part, stream);
+        if copied.is_err() {
             break;
         }
         // SAFETY: the mapping has `STAGING` bytes and is never unmapped; the copy is complete, and

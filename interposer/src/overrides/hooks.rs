@@ -100,7 +100,9 @@ fn visit_family<V: Visitor>(plan: &Plan, visitor: V) -> V {
         ) => lifetime::visit_memory(visitor, family),
         Family::Sharing(op) => sharing::visit(visitor, op),
         Family::Pointer(op) => scatter::visit(visitor, op),
-        Family::Stream(StreamOp::BeginCapture) => visitor.finish_call(captures::begun),
+        Family::Stream(StreamOp::BeginCapture) => visitor
+            .pre_call(|_, _| captures::begins())
+            .finish_call(captures::begun),
         Family::Stream(StreamOp::EndCapture) => visitor.finish_call(captures::ended),
         Family::Stream(StreamOp::CaptureInfo { status }) => graph::visit_capture(visitor, status),
         Family::Graph(op) => graph::visit(visitor, op),

@@ -15,19 +15,29 @@ pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// A call that begins a capture has returned.
+/// A call begins a capture, unless it fails. It counts from before the driver is called: work of the
+/// recorder's own must not come between.
+pub(crate) fn begins() {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// That call has returned.
 pub(crate) fn begun(frame: &mut Frame) {
-    if frame.succeeded() {
-        COUNT.fetch_add(1, Ordering::Relaxed);
+    if !frame.succeeded() {
+        end_one();
     }
 }
 
 /// A call that ends a capture has returned.
 pub(crate) fn ended(frame: &mut Frame) {
     if !keeps_capturing(frame.result as i32) {
-        let less = |count: u32| count.checked_sub(1);
-        let _ = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        end_one();
     }
+}
+
+fn end_one() {
+    let less = |count: u32| count.checked_sub(1);
+    let _ = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
 
 /// In a forked child.

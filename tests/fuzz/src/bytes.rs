@@ -29,7 +29,7 @@ const EDGES: &[u64] = &[
 ];
 
 /// The bytes with a few changes, which the numbers decide.
-pub fn mutated(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn mutated(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=dice.below(4) {
         change(&mut bytes, dice);

@@ -3,33 +3,45 @@
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use cutape_format::Trace;
-use cutape_format::layout::BlobRef;
-use cutape_image::{code, entries_for, extent, kind, parse, unpack, without_unused_code};
 use cutape_random::dice::Dice;
-use cutape_tests::{parts, root, run_within};
+use cutape_tests::{Output, parts, run_within};
 
-use crate::{mutated, mutated_trace};
+use crate::bytes::mutated;
+use crate::corpus::Corpus;
+use crate::in_process::{self, InputFile};
 
-/// A reader. `IN` in the words of a verb is the input, `SOUND` the trace it was made of, `OUT` a
-/// file or folder that is not there.
+/// A reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The words of the verb; none for the parsers of images.
-    words: Option<&'static str>,
+    reader: Reader,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reader {
+    /// `IN` in the words of a verb is the input, `SOUND` the trace it was made of, `OUT` a file or
+    /// folder that is not there.
+    Verb(&'static str),
+    /// In the process; whether the trace was sound.
+    Trace(fn(&Trace) -> bool),
+    /// In the process; whether the image could be parsed.
+    Image(fn(&[u8]) -> bool),
 }
 
 const fn verb(name: &'static str, words: &'static str) -> Target {
-    Target {
-        name,
-        words: Some(words),
-    }
+    let reader = Reader::Verb(words);
+    Target { name, reader }
+}
+
+const fn trace(name: &'static str, read: fn(&Trace) -> bool) -> Target {
+    let reader = Reader::Trace(read);
+    Target { name, reader }
 }
 
 /// All of them.
@@ -57,17 +69,18 @@ pub const TARGETS: &[Target] = &[
     verb("trim", "trim --output OUT --calls 2..9 IN"),
     verb("images", "extract --images IN OUT"),
     verb("replay", "replay --driver null --force --keep-going IN"),
+    trace("decode", in_process::decode),
+    trace("state", in_process::state),
+    trace("check", in_process::check),
     Target {
         name: "image",
-        words: None,
+        reader: Reader::Image(in_process::image),
     },
 ];
 
-/// The largest input: larger ones take long to read without saying more.
-const LARGEST: u64 = 160 << 10;
 /// An unoptimised build on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Bytes of memory that no reader of such small inputs needs.
+/// Bytes of memory that no verb needs for such small inputs.
 const MEMORY: u64 = 4 << 30;
 
 impl Target {
@@ -76,34 +89,50 @@ impl Target {
         TARGETS.iter().copied().find(|target| target.name == name)
     }
 
-    /// Whether inputs are images and read in this process.
-    pub fn is_of_images(&self) -> bool {
-        self.words.is_none()
+    /// Whether it reads in the process that makes the inputs, and not in one for each input.
+    pub fn is_in_process(&self) -> bool {
+        !matches!(self.reader, Reader::Verb(_))
     }
 
     /// The input of that seed, made of one of the corpus, and which.
     pub fn input(&self, corpus: &Corpus, seed: u64) -> (Vec<u8>, usize) {
         let mut dice = Dice::new(seed);
-        match self.is_of_images() {
-            true => {
+        match self.reader {
+            Reader::Image(_) => {
                 let which = dice.below(corpus.images.len());
                 (mutated(&corpus.images[which], &mut dice), which)
             }
-            false => {
+            Reader::Trace(_) => {
+                let which = dice.below(corpus.cut.len());
+                (corpus.cut[which].mutated(&mut dice), which)
+            }
+            Reader::Verb(_) => {
                 let which = dice.below(corpus.traces.len());
-                (mutated_trace(&corpus.traces[which].1, &mut dice), which)
+                (corpus.traces[which].1.mutated(&mut dice), which)
             }
         }
     }
 
-    /// Gives an input to the reader, in an empty folder; `sound` is the trace it was made of.
-    /// Returns whether the reader took it, and did not refuse it as unusable.
+    /// Reads an input in this process; whether it was not refused as unusable.
+    ///
+    /// # Panics
+    /// If the reader does, or is a verb.
+    pub(crate) fn read_here(&self, input: &[u8], place: &InputFile) -> bool {
+        match self.reader {
+            Reader::Image(read) => read(input),
+            Reader::Trace(read) => place.open(input).is_ok_and(|trace| read(&trace)),
+            Reader::Verb(_) => panic!("{} does not read in the process", self.name),
+        }
+    }
+
+    /// Gives an input to a verb, in an empty folder; `sound` is the trace it was made of. Returns
+    /// whether the verb took it, and did not refuse it as unusable.
     ///
     /// # Errors
-    /// What the reader did.
+    /// What the verb did.
     pub fn read(&self, input: &[u8], sound: &Path, folder: &Path) -> Result<bool, String> {
-        let Some(words) = self.words else {
-            return Ok(read_image(input));
+        let Reader::Verb(words) = self.reader else {
+            return Err("reads in the process".to_owned());
         };
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         let path = folder.join("in.cutape");
@@ -117,27 +146,36 @@ impl Target {
         }));
         command.current_dir(folder);
         if self.name != "replay" {
-            limit_memory(&mut command);
+            limit_memory(&mut command, MEMORY);
         }
         let output = run_within(&mut command, LIMIT);
         let is_sound = matches!(output.code(), Some(0..=2));
         if is_sound && !output.stderr.contains("panicked") && !output.stderr.contains("bug in") {
             return Ok(output.code() != Some(2));
         }
-        let says = output.stderr.lines().find(|line| line.contains("panicked"));
-        let how = match (output.code(), output.signal()) {
-            (Some(code), _) => format!("status {code}"),
-            (None, Some(signal)) => format!("signal {signal}"),
-            (None, None) => "not done in time".to_owned(),
-        };
-        Err(format!("{how} {}", says.unwrap_or_default().trim()))
+        Err(how_it_ended(&output))
     }
 }
 
-fn limit_memory(command: &mut Command) {
+/// How a process ended, and where it panicked.
+pub(crate) fn how_it_ended(output: &Output) -> String {
+    let how = match (output.code(), output.signal()) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), _) => format!("status {code}"),
+        (None, None) => "not done in time".to_owned(),
+    };
+    // Without the number of the thread before it.
+    let place = output.stderr.find("panicked");
+    let says = place.and_then(|at| output.stderr[at..].lines().next());
+    let out_of_memory = output.stderr.find("memory allocation of");
+    let says = says.or(out_of_memory.and_then(|at| output.stderr[at..].lines().next()));
+    format!("{how} {}", says.unwrap_or_default())
+}
+
+pub(crate) fn limit_memory(command: &mut Command, bytes: u64) {
     let limit = libc::rlimit {
-        rlim_cur: MEMORY,
-        rlim_max: MEMORY,
+        rlim_cur: bytes,
+        rlim_max: bytes,
     };
     // SAFETY: the call is allowed between fork and exec, and reads a limit that the closure owns.
     unsafe {
@@ -150,77 +188,41 @@ fn limit_memory(command: &mut Command) {
     }
 }
 
-/// Parses an image as all crates do; whether it can be parsed.
-fn read_image(bytes: &[u8]) -> bool {
-    let _ = (
-        kind(bytes),
-        extent(bytes),
-        cutape_image::wrapper_data(bytes),
-    );
-    let _ = code(bytes);
-    let _ = entries_for(bytes, &[(8, 0), (9, 0)]);
-    let _ = without_unused_code(bytes, &|name| name.len() % 2 == 0);
-    let _ = unpack(bytes, |_, _| {});
-    parse(bytes).is_ok()
-}
+#[cfg(test)]
+mod tests {
+    use cutape_tests::root;
 
-/// What inputs are made of.
-pub struct Corpus {
-    /// Traces with their files.
-    pub traces: Vec<(PathBuf, Vec<u8>)>,
-    /// Images.
-    pub images: Vec<Vec<u8>>,
-}
+    use super::*;
 
-impl Corpus {
-    /// A trace that every reader takes, and its file.
-    ///
-    /// # Panics
-    /// If it is not in the repository.
-    pub fn sound(&self) -> (&Path, &[u8]) {
-        let is_sound = |path: &Path| path.ends_with("traces/clean/events.cutape");
-        let (path, bytes) = self.traces.iter().find(|(path, _)| is_sound(path)).unwrap();
-        (path, bytes)
-    }
-
-    /// The small traces of the repository, and the images in them.
-    ///
-    /// # Panics
-    /// If a file of the repository cannot be read.
-    pub fn of_repository() -> Self {
-        let mut traces = Vec::new();
-        for folder in [
-            "format/tests/golden",
-            "traces/clean",
-            "traces/misuse",
-            "traces/frameworks",
-        ] {
-            collect(&root().join(folder), &mut traces);
-        }
-        traces.sort();
-        let ptx = fs::read(root().join("driver/src/mix.ptx")).unwrap();
-        let mut images = vec![ptx];
-        for (path, _) in &traces {
-            let trace = Trace::open_damaged(path).unwrap();
-            for (position, length) in trace.blobs() {
-                let blob = BlobRef { position, length };
-                images.extend(trace.blob(blob).ok().map(|bytes| bytes.to_vec()));
+    #[test]
+    fn what_is_not_changed_is_taken() {
+        let corpus = Corpus::below(root());
+        let place = InputFile::new().unwrap();
+        let targets = TARGETS.iter();
+        for target in targets.filter(|target| matches!(target.reader, Reader::Trace(_))) {
+            for (number, parts) in corpus.cut.iter().enumerate() {
+                let is_taken = target.read_here(&parts.written(), &place);
+                assert!(is_taken, "{} of cut trace {number}", target.name);
+            }
+            for (path, _) in &corpus.traces {
+                let is_taken = target.read_here(&fs::read(path).unwrap(), &place);
+                assert!(is_taken, "{} of {}", target.name, path.display());
             }
         }
-        images.retain(|image| image.len() as u64 <= LARGEST);
-        images.sort();
-        images.dedup();
-        Self { traces, images }
     }
-}
 
-fn collect(folder: &Path, traces: &mut Vec<(PathBuf, Vec<u8>)>) {
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        let is_trace = path.extension().is_some_and(|ending| ending == "cutape");
-        if is_trace && entry.metadata().unwrap().len() <= LARGEST {
-            let bytes = fs::read(&path).unwrap();
-            traces.push((path, bytes));
+    #[test]
+    fn kept_inputs_are_read() {
+        let place = InputFile::new().unwrap();
+        for entry in fs::read_dir(root().join("tests/fuzz/kept"))
+            .into_iter()
+            .flatten()
+        {
+            let input = fs::read(entry.unwrap().path()).unwrap();
+            let targets = TARGETS.iter();
+            for target in targets.filter(|target| matches!(target.reader, Reader::Trace(_))) {
+                target.read_here(&input, &place);
+            }
         }
     }
 }

@@ -4,30 +4,36 @@
 //! | option | meaning |
 //! |---|---|
 //! | `--target NAME` | only this reader; can be given several times |
+//! | `--in-process` | only the readers that need no other program |
 //! | `--seconds N` | no new inputs after that time |
 //! | `--executions N` | so many new inputs for each reader |
 //! | `--seed S` | the seed of the first input; the next has the next number |
+//! | `--jobs N` | so many inputs, or batches of them, at a time; by default one for each processor |
+//! | `--root FOLDER` | where the repository is, or the parts of it that inputs are made of |
 //!
-//! A reader that fails prints the command that does it again. Its input goes to `target/fuzz`.
+//! A reader that fails prints the command that does it again. Its input goes to `target/fuzz/failed` below
+//! the root.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cutape_fuzz::target::{Corpus, TARGETS, Target};
-use cutape_tests::{parts, root, run_within};
+use cutape_fuzz::batch::{self, Counts};
+use cutape_fuzz::corpus::Corpus;
+use cutape_fuzz::target::{TARGETS, Target};
+use cutape_tests::{parts, root};
 
-/// Images that one process reads: one that dies costs no more than these.
-const BATCH: u64 = 50;
-/// How long they may take, on a busy machine.
-const BATCH_LIMIT: Duration = Duration::from_secs(300);
 /// New inputs for each reader without arguments.
 const FEW: u64 = 8;
+/// Inputs of the first batch.
+const FIRST_BATCH: u64 = 64;
+/// The number of inputs changes until a batch takes this long: its process has to start.
+const BATCH: Range<Duration> = Duration::from_secs(1)..Duration::from_secs(4);
 /// Failures of one place in the code that are shown.
 const SHOWN: usize = 20;
 
@@ -36,6 +42,8 @@ struct Options {
     limit: Option<Duration>,
     executions: Option<u64>,
     seed: u64,
+    jobs: usize,
+    root: PathBuf,
     /// In a process of its own: reads a batch, and writes each seed to this file first.
     worker: Option<PathBuf>,
 }
@@ -47,10 +55,17 @@ impl Options {
             limit: None,
             executions: None,
             seed: 1,
+            jobs: thread::available_parallelism().map_or(1, usize::from),
+            root: root().to_owned(),
             worker: None,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
+            if word == "--in-process" {
+                let targets = TARGETS.iter().filter(|target| target.is_in_process());
+                options.targets.extend(targets);
+                continue;
+            }
             let value = words.next().ok_or_else(|| format!("{word}: no value"))?;
             let number = || value.parse::<u64>().map_err(|_| format!("{word}: {value}"));
             match word.as_str() {
@@ -61,6 +76,8 @@ impl Options {
                 "--seconds" => options.limit = Some(Duration::from_secs(number()?)),
                 "--executions" => options.executions = Some(number()?),
                 "--seed" => options.seed = number()?,
+                "--jobs" => options.jobs = number()?.clamp(1, 1 << 10) as usize,
+                "--root" => options.root = PathBuf::from(value),
                 "--worker" => options.worker = Some(PathBuf::from(value)),
                 _ => return Err(format!("{word}: not an option")),
             }
@@ -83,25 +100,26 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let corpus = Corpus::of_repository();
-    if let Some(file) = &options.worker {
-        work(&corpus, &options, file);
+    let corpus = Corpus::below(&options.root);
+    if let (Some(file), [target]) = (&options.worker, options.targets.as_slice()) {
+        let seeds = options.seed..options.seed + options.executions.unwrap_or(1);
+        batch::work(target, &corpus, seeds, file).unwrap();
         return ExitCode::SUCCESS;
     }
-    // Building it is not counted.
-    let _ = parts();
+    if !options.targets.iter().all(Target::is_in_process) {
+        // Building it is not counted.
+        let _ = parts();
+    }
     let run = Run {
         options: &options,
         corpus: &corpus,
         start: Instant::now(),
-        next: TARGETS.iter().map(|_| AtomicU64::new(0)).collect(),
-        taken: TARGETS.iter().map(|_| AtomicU64::new(0)).collect(),
+        progress: options.targets.iter().map(|_| Mutex::default()).collect(),
         failures: Mutex::default(),
     };
     run.kept();
-    let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
-        for number in 0..threads {
+        for number in 0..options.jobs {
             let run = &run;
             scope.spawn(move || run.read_new(number));
         }
@@ -109,87 +127,79 @@ fn main() -> ExitCode {
     run.summary()
 }
 
-/// Reads images whose seeds begin with that of the options.
-fn work(corpus: &Corpus, options: &Options, file: &Path) {
-    for target in &options.targets {
-        for seed in options.seed..options.seed + options.executions.unwrap_or(1) {
-            fs::write(file, seed.to_string()).unwrap();
-            let (input, _) = target.input(corpus, seed);
-            target.read(&input, Path::new(""), Path::new("")).unwrap();
-        }
-    }
-}
-
 struct Run<'a> {
     options: &'a Options,
     corpus: &'a Corpus,
     start: Instant,
-    /// Inputs that each reader has been given, or is being given.
-    next: Vec<AtomicU64>,
-    /// Traces that each reader took.
-    taken: Vec<AtomicU64>,
+    /// Of each reader.
+    progress: Vec<Mutex<Progress>>,
+    /// Readers and what they did.
     failures: Mutex<BTreeSet<String>>,
 }
 
+/// What a reader has been given.
+struct Progress {
+    /// Inputs that it has been given, or is being given.
+    given: u64,
+    /// Inputs of the next batch.
+    batch: u64,
+    counts: Counts,
+    failures: u64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            given: 0,
+            batch: FIRST_BATCH,
+            counts: Counts::default(),
+            failures: 0,
+        }
+    }
+}
+
 impl Run<'_> {
-    /// The inputs that a reader failed at once. Images have no kept inputs: their tests are in the
+    /// The inputs that a verb failed at once. Images have no kept inputs: their tests are in the
     /// crate `image`.
     fn kept(&self) {
-        let kept = fs::read_dir(root().join("tests/fuzz/kept")).into_iter();
+        let kept = fs::read_dir(self.options.root.join("tests/fuzz/kept")).into_iter();
         let mut kept: Vec<PathBuf> = kept.flatten().flatten().map(|entry| entry.path()).collect();
         kept.sort();
         // A reader that refuses what is sound reads nothing.
-        let (sound, bytes) = self.corpus.sound();
-        for target in self.options.targets.iter().filter(|t| !t.is_of_images()) {
+        let (sound, parts) = self.corpus.sound();
+        let targets = self.options.targets.iter().zip(&self.progress);
+        for (target, progress) in targets.filter(|(target, _)| !target.is_in_process()) {
             let folder = Folder::new(0);
-            if target.read(bytes, sound, &folder.path) != Ok(true) {
-                self.fail(
-                    target,
-                    "a sound trace was refused",
-                    &sound.display().to_string(),
-                );
+            if target.read(&parts.written(), sound, &folder.path) != Ok(true) {
+                let why = "a sound trace was refused";
+                self.fail(target, progress, why, &sound.display().to_string());
             }
-        }
-        for path in kept {
-            let input = fs::read(&path).unwrap();
-            for target in self.options.targets.iter().filter(|t| !t.is_of_images()) {
+            for path in &kept {
+                let input = fs::read(path).unwrap();
                 let folder = Folder::new(0);
-                if let Err(why) = target.read(&input, &path, &folder.path) {
-                    self.fail(target, &why, &format!("kept input {}", path.display()));
+                if let Err(why) = target.read(&input, path, &folder.path) {
+                    let again = format!("kept input {}", path.display());
+                    self.fail(target, progress, &why, &again);
                 }
             }
         }
     }
 
     /// Takes new inputs in turn for each reader, until time or number are reached.
-    fn read_new(&self, thread: usize) {
+    fn read_new(&self, job: usize) {
         loop {
             let mut is_done = true;
-            let counts = self.next.iter().zip(&self.taken);
-            for (target, (next, taken)) in self.options.targets.iter().zip(counts) {
-                if self
-                    .options
-                    .limit
-                    .is_some_and(|limit| self.start.elapsed() > limit)
-                {
+            for (target, progress) in self.options.targets.iter().zip(&self.progress) {
+                if self.is_over() {
                     return;
                 }
-                let batch = if target.is_of_images() { BATCH } else { 1 };
-                let first = next.fetch_add(batch, Ordering::Relaxed);
-                let most = self.options.executions.unwrap_or(u64::MAX);
-                if first >= most {
-                    next.store(most, Ordering::Relaxed);
+                let Some(seeds) = self.next_seeds(target, progress) else {
                     continue;
-                }
+                };
                 is_done = false;
-                let count = batch.min(most - first);
-                let seed = self.options.seed.wrapping_add(first);
-                match target.is_of_images() {
-                    true => self.read_images(target, seed, count, thread),
-                    false if self.read_trace(target, seed, thread) => {
-                        taken.fetch_add(1, Ordering::Relaxed);
-                    }
-                    false => {}
+                match target.is_in_process() {
+                    true => self.read_batch(target, progress, seeds, job),
+                    false => self.read_trace(target, progress, seeds.start, job),
                 }
             }
             if is_done {
@@ -198,56 +208,84 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the reader took the trace of that seed.
-    fn read_trace(&self, target: &Target, seed: u64, thread: usize) -> bool {
+    fn is_over(&self) -> bool {
+        let limit = self.options.limit;
+        limit.is_some_and(|limit| self.start.elapsed() > limit)
+    }
+
+    /// The seeds of the next inputs for a reader.
+    fn next_seeds(&self, target: &Target, progress: &Mutex<Progress>) -> Option<Range<u64>> {
+        let mut progress = progress.lock().unwrap();
+        let most = self.options.executions.unwrap_or(u64::MAX);
+        let batch = match target.is_in_process() {
+            true => progress.batch,
+            false => 1,
+        };
+        let first = self.options.seed + progress.given;
+        let count = batch.min(most - progress.given);
+        progress.given += count;
+        (count > 0).then_some(first..first + count)
+    }
+
+    fn read_trace(&self, target: &Target, progress: &Mutex<Progress>, seed: u64, job: usize) {
         let (input, which) = target.input(self.corpus, seed);
-        let folder = Folder::new(thread);
+        let folder = Folder::new(job);
+        let start = Instant::now();
         let read = target.read(&input, &self.corpus.traces[which].0, &folder.path);
-        read.unwrap_or_else(|why| {
-            self.keep(target, &why, seed, &input);
-            false
-        })
-    }
-
-    fn read_images(&self, target: &Target, first: u64, count: u64, thread: usize) {
-        let folder = Folder::new(thread);
-        let file = folder.path.join("seed");
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--target", target.name, "--seed", &first.to_string()]);
-        command
-            .args(["--executions", &count.to_string(), "--worker"])
-            .arg(&file);
-        let output = run_within(&mut command, BATCH_LIMIT);
-        if output.code() == Some(0) {
-            return;
+        let is_taken = *read.as_ref().unwrap_or(&false);
+        let mut counts = Counts::default();
+        counts.add(seed, is_taken, start.elapsed());
+        progress.lock().unwrap().counts.join(counts);
+        if let Err(why) = read {
+            self.keep(target, progress, &why, seed);
         }
-        let seed = fs::read_to_string(&file)
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let seed = seed.unwrap_or(first);
-        let says = output.stderr.lines().find(|line| line.contains("panicked"));
-        let why = format!("{:?} {}", output.status, says.unwrap_or_default());
-        let (input, _) = target.input(self.corpus, seed);
-        self.keep(target, &why, seed, &input);
     }
 
-    fn keep(&self, target: &Target, why: &str, seed: u64, input: &[u8]) {
-        let folder = root().join("target/fuzz");
+    fn read_batch(
+        &self,
+        target: &Target,
+        progress: &Mutex<Progress>,
+        mut seeds: Range<u64>,
+        job: usize,
+    ) {
+        let folder = Folder::new(job);
+        let start = Instant::now();
+        while !seeds.is_empty() && !self.is_over() {
+            let (counts, failure) =
+                match batch::read(target, &self.options.root, seeds.clone(), &folder.path) {
+                    Ok(read) => read,
+                    Err(why) => return self.fail(target, progress, &why, "no input was read"),
+                };
+            progress.lock().unwrap().counts.join(counts);
+            let Some((seed, why)) = failure else { break };
+            self.keep(target, progress, &why, seed);
+            seeds.start = seed + 1;
+        }
+        let mut progress = progress.lock().unwrap();
+        if start.elapsed() < BATCH.start {
+            progress.batch = progress.batch.saturating_mul(2);
+        } else if start.elapsed() > BATCH.end {
+            progress.batch = (progress.batch / 2).max(1);
+        }
+    }
+
+    /// Keeps the input that a reader failed at.
+    fn keep(&self, target: &Target, progress: &Mutex<Progress>, why: &str, seed: u64) {
+        let (input, _) = target.input(self.corpus, seed);
+        let folder = self.options.root.join("target/fuzz/failed");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(format!("{}-{seed}", target.name));
         fs::write(&path, input).unwrap();
         let again = format!(
-            "cargo xtask fuzz --target {} --seed {seed} --executions 1",
-            target.name
+            "cargo xtask fuzz --target {} --seed {seed} --executions 1\n    input: {}",
+            target.name,
+            path.display()
         );
-        self.fail(
-            target,
-            why,
-            &format!("{again}\n    input: {}", path.display()),
-        );
+        self.fail(target, progress, why, &again);
     }
 
-    fn fail(&self, target: &Target, why: &str, again: &str) {
+    fn fail(&self, target: &Target, progress: &Mutex<Progress>, why: &str, again: &str) {
+        progress.lock().unwrap().failures += 1;
         let mut failures = self.failures.lock().unwrap();
         // One place in the code is shown once for each reader.
         let is_new = failures.insert(format!("{} {why}", target.name));
@@ -256,40 +294,51 @@ impl Run<'_> {
         }
     }
 
+    /// A row for each reader. The rate is that of one job.
     fn summary(&self) -> ExitCode {
-        let failures = self.failures.lock().unwrap();
-        println!("{:<16} {:>9} {:>9}", "reader", "inputs", "taken");
-        let counts = self.next.iter().zip(&self.taken);
-        for (target, counts) in self.options.targets.iter().zip(counts) {
-            let [inputs, taken] = [counts.0, counts.1].map(|count| count.load(Ordering::Relaxed));
-            let taken = match target.is_of_images() {
-                true => String::new(),
-                false => taken.to_string(),
-            };
-            println!("{:<16} {inputs:>9} {taken:>9}", target.name);
+        println!(
+            "{:<16} {:>11} {:>11} {:>9} {:>22} {:>9}",
+            "target", "executions", "taken", "a second", "slowest (seed)", "failures"
+        );
+        let (mut executions, mut failed) = (0, 0);
+        for (target, progress) in self.options.targets.iter().zip(&self.progress) {
+            let progress = progress.lock().unwrap();
+            let counts = &progress.counts;
+            let rate = counts.executions as f64 / counts.time.as_secs_f64().max(1e-9);
+            let slowest = format!(
+                "{} ms ({})",
+                counts.slowest.as_millis(),
+                counts.slowest_seed
+            );
+            println!(
+                "{:<16} {:>11} {:>11} {rate:>9.1} {slowest:>22} {:>9}",
+                target.name, counts.executions, counts.taken, progress.failures
+            );
+            executions += counts.executions;
+            failed += progress.failures;
         }
         println!(
-            "seed {}, {:.1} s, {} failures",
+            "seed {}, {} jobs, {:.1} s: {executions} executions, {failed} failures",
             self.options.seed,
+            self.options.jobs,
             self.start.elapsed().as_secs_f64(),
-            failures.len()
         );
-        match failures.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        match failed {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
         }
     }
 }
 
-/// An empty folder of a thread, which is removed in the end.
+/// An empty folder of a job, which is removed in the end.
 struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    fn new(thread: usize) -> Self {
-        let name = format!("fuzz-{}-{thread}", std::process::id());
-        let path = parts().cutape.with_file_name(name);
+    fn new(job: usize) -> Self {
+        let name = format!("cutape-fuzz-{}-{job}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self { path }

@@ -1,6 +1,6 @@
 /* Memory of several kinds whose words a kernel changes from what they were, so that they depend on
  * all rounds before: while the last calls are kept, or while recording is stopped and started.
- *   evolving MIX_PTX loop|middle|toggled|whole
+ *   evolving MIX_PTX captures|host_functions|loop|middle|toggled|whole
  * loop goes on until stdin is closed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -178,6 +178,106 @@ static void middle(int stops)
     end_work(&worker);
 }
 
+/* A blocking stream captures again and again. */
+static void *capture(void *unused)
+{
+    CUstream stream;
+    CUdeviceptr memory;
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    CHECK(cuMemAlloc(&memory, BYTES));
+    while (!is_done) {
+        CUgraph graph;
+        CUdeviceptr of_graph;
+        CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        CHECK(cuMemAllocAsync(&of_graph, BYTES, stream));
+        CHECK(cuMemsetD32Async(memory, 1, COUNT, stream));
+        CHECK(cuStreamEndCapture(stream, &graph));
+        CHECK(cuGraphDestroy(graph));
+        rounds++;
+        usleep(300);
+    }
+    CHECK(cuMemFree(memory));
+    CHECK(cuStreamDestroy(stream));
+    return unused;
+}
+
+/* Recording stops and starts while a thread captures. */
+static void captures(void)
+{
+    enum { LARGE = 64 << 20 };
+    pthread_t thread;
+    CUstream stream;
+    CUdeviceptr memory;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc(&memory, LARGE));
+    CHECK(cuMemsetD8Async(memory, 1, LARGE, stream));
+    EXPECT(pthread_create(&thread, NULL, capture, NULL) == 0);
+    for (int i = 0; stop_recording != NULL && i < 20; i++) {
+        stop_recording();
+        wait_for_rounds(20 * i + 10);
+        start_recording();
+        while (rounds < 20 * i + 20)
+            CHECK(cuMemsetD8Async(memory, i, 64, stream));
+    }
+    is_done = 1;
+    EXPECT(pthread_join(thread, NULL) == 0);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemFree(memory));
+    CHECK(cuStreamDestroy(stream));
+}
+
+static void CUDA_CB wait_for_a_round(void *unused)
+{
+    int before = rounds;
+    (void)unused;
+    while (rounds == before && !is_done)
+        usleep(20);
+}
+
+/* Host functions of a blocking stream wait for the other thread. */
+static void *call_host_functions(void *unused)
+{
+    CUstream stream;
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    while (!is_done) {
+        CHECK(cuLaunchHostFunc(stream, wait_for_a_round, NULL));
+        CHECK(cuStreamSynchronize(stream));
+        usleep(5000);
+    }
+    CHECK(cuStreamDestroy(stream));
+    return unused;
+}
+
+/* Recording stops and starts while host functions wait for this thread. Not for the null driver, which
+ * runs host functions in any call, also of this thread. */
+static void host_functions(void)
+{
+    enum { LARGE = 64 << 20 };
+    pthread_t thread;
+    CUstream stream;
+    CUdeviceptr memory;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc(&memory, LARGE));
+    CHECK(cuMemsetD8Async(memory, 1, LARGE, stream));
+    EXPECT(pthread_create(&thread, NULL, call_host_functions, NULL) == 0);
+    for (int i = 0; stop_recording != NULL && i < 20; i++) {
+        stop_recording();
+        start_recording();
+        for (int j = 0; j < 100; j++) {
+            CHECK(cuMemsetD8Async(memory, i, 64, stream));
+            rounds++;
+            usleep(50);
+        }
+    }
+    is_done = 1;
+    EXPECT(pthread_join(thread, NULL) == 0);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemFree(memory));
+    CHECK(cuStreamDestroy(stream));
+}
+
 static void *read_stdin(void *unused)
 {
     char byte;
@@ -209,6 +309,10 @@ int main(int count, char **arguments)
     load_mix(arguments[1]);
     if (strcmp(arguments[2], "toggled") == 0)
         toggled();
+    else if (strcmp(arguments[2], "captures") == 0)
+        captures();
+    else if (strcmp(arguments[2], "host_functions") == 0)
+        host_functions();
     else if (strcmp(arguments[2], "loop") == 0)
         loop();
     else
