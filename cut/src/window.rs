@@ -24,6 +24,8 @@ pub struct Window {
     kept: BTreeSet<u64>,
     /// By thread and number: these, and those with notes that it has.
     held: BTreeSet<(u32, u64)>,
+    /// Those of which only the notes count.
+    noted: BTreeSet<(u32, u64)>,
     /// By thread: the number of its first call in the window.
     first: BTreeMap<u32, u64>,
     /// Blobs that kept calls before the window have.
@@ -40,9 +42,17 @@ pub struct Held {
     pub until: u64,
     /// By thread and number.
     calls: BTreeSet<(u32, u64)>,
+    /// Those of which only the notes count.
+    noted: BTreeSet<(u32, u64)>,
 }
 
 impl Held {
+    /// Whether a call before that window is part of it, because later calls may need it.
+    pub fn is_needed(&self, call: &Call<'_>) -> bool {
+        let place = (call.thread, call.number);
+        self.calls.contains(&place) && !self.noted.contains(&place)
+    }
+
     fn counts(&self, call: &Call<'_>) -> bool {
         call.ticks >= self.until || self.calls.contains(&(call.thread, call.number))
     }
@@ -104,6 +114,7 @@ impl Window {
             needs,
             start,
             held: held.iter().filter_map(place).collect(),
+            noted: held.difference(&kept).filter_map(place).collect(),
             kept,
             first,
             blobs,
@@ -116,6 +127,7 @@ impl Window {
         Held {
             until: self.gap.resumed,
             calls: self.held.clone(),
+            noted: self.noted.clone(),
         }
     }
 
