@@ -167,7 +167,7 @@ impl Control {
                 &self.paused
             };
             // Before the word, by which others find it.
-            place.store(ticks, Ordering::Release);
+            let before = place.swap(ticks, Ordering::AcqRel);
             let next = (word.0 ^ Pausing::PAUSED).wrapping_add(Pausing::CHANGE);
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             match self
@@ -175,7 +175,11 @@ impl Control {
                 .compare_exchange(word.0, next, success, failure)
             {
                 Ok(_) => return true,
-                Err(now) => word = Pausing(now),
+                Err(now) => {
+                    // Another one was faster, whose ticks these may have replaced.
+                    let _ = place.compare_exchange(ticks, before, success, failure);
+                    word = Pausing(now);
+                }
             }
         }
     }
@@ -437,6 +441,34 @@ mod tests {
                 std::thread::yield_now();
             }
         });
+    }
+
+    #[test]
+    fn a_pause_has_the_ticks_of_who_began_it() {
+        const PAUSES: u64 = if cfg!(miri) { 20 } else { 20_000 };
+        let control = Control::of_no_file();
+        control.begin(4096, true, None);
+        let start = std::sync::Barrier::new(2);
+        let wrong = AtomicU64::new(0);
+        // Odd ticks in one thread, even ones in the other.
+        let contend = |first: u64| {
+            for pause in 0..PAUSES {
+                start.wait();
+                let ticks = 2 * pause + 2 + first;
+                let is_own = control.pause(ticks);
+                start.wait();
+                if is_own {
+                    let is_wrong = control.pause_ticks().0 != ticks || !control.resume(1);
+                    wrong.fetch_add(is_wrong.into(), Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| contend(1));
+            contend(0);
+        });
+        let pauses = u64::from(control.pausing().pauses());
+        assert_eq!((pauses, wrong.into_inner()), (PAUSES, 0));
     }
 
     #[test]
