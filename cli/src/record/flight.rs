@@ -210,11 +210,8 @@ impl FlightRecorder {
             let file = identity(path);
             let own = totals.clone().find(|totals| totals.file == file);
             let held = own.map(|own| own.held.clone()).unwrap_or_default();
-            let start = self
-                .keeps
-                .limits
-                .window_start(&trace, u64::MAX, held.until)?;
-            let window = Window::of(&trace, start, &held);
+            let start = self.keeps.limits.window_start(&trace, u64::MAX, held.until);
+            let window = Window::of(&trace, start, &held, &|_| false);
             let meta = meta(&window, &format!("the program {}", outcome.describe()));
             window
                 .write(&trace, path, &meta)

@@ -14,7 +14,7 @@ use cutape_render::quantity;
 use cutape_terminal::clock;
 
 use super::keep_on::KeepOn;
-use super::keeps::{Keeps, Reason};
+use super::keeps::{Keeps, Reason, has_thread};
 use super::totals::Totals;
 
 /// What can be erased is looked for whenever such a part of what is kept has been added.
@@ -163,8 +163,9 @@ impl GrowingTrace {
             self.keep(path, keeps, reason);
         }
         let from = keeps.limits.window_start(&trace, u64::MAX, self.held.until);
-        let from = from.map_err(|error| error.to_string())?;
-        let window = Window::of(&trace, from, &self.held);
+        let window = Window::of(&trace, from, &self.held, &|thread| {
+            has_thread(&trace, thread)
+        });
         self.held = Arc::new(window.held());
         // Before anything is erased that a check may be reading.
         self.offer(path, keeps);

@@ -120,8 +120,7 @@ impl Keeps {
     fn write(&self, path: &Path, reason: &Reason, held: &Held) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
         let from = self.limits.window_start(&trace, reason.ticks, held.until);
-        let from = from.map_err(|error| error.to_string())?;
-        let window = Window::of(&trace, from, held);
+        let window = Window::of(&trace, from, held, &|thread| has_thread(&trace, thread));
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));
         let calls = written.map_err(|error| format!("{}: {error}", target.display()))?;
@@ -131,6 +130,12 @@ impl Keeps {
         pack_in_place(kept, rate.into_iter().collect()).map_err(|failure| failure.message)?;
         Ok((target, calls))
     }
+}
+
+/// Whether the process of a trace still has a thread.
+pub(super) fn has_thread(trace: &Trace, thread: u32) -> bool {
+    let process = trace.head().process;
+    Path::new(&format!("/proc/{process}/task/{thread}")).exists()
 }
 
 /// What a kept trace says about itself.

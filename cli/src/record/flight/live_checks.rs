@@ -377,7 +377,7 @@ mod tests {
         assert_eq!((check.passed, check.calls), (CALLS, 0));
 
         let trace = Trace::open(&path).unwrap();
-        let window = Window::of(&trace, ticks(200), &Held::default());
+        let window = Window::of(&trace, ticks(200), &Held::default(), &|_| false);
         assert!(window.erase_others(&trace, 0).unwrap().bytes > 0);
         let (all, check) = found(&path, window.held());
         assert!(is_double_free(&all), "{all:?}");
