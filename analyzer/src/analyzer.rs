@@ -200,6 +200,24 @@ impl Analyzer {
         findings
     }
 
+    /// Takes in what a call creates, changes or ends, where nothing is to be found: faster than
+    /// [`Analyzer::push`], and what follows needs [`Analyzer::skip_calls`].
+    pub fn pass(&mut self, context: &dyn TraceContext, call: &Call<'_>) {
+        let function = function_of(call.signature);
+        let changes_nothing = function.is_none_or(|function| function.family.changes_no_state());
+        // A launch in a stream that captures makes a node.
+        if !(changes_nothing && call.succeeded() && self.state.captures.is_empty()) {
+            self.push(context, call);
+        }
+    }
+
+    /// Says that calls of the first so many threads are missing before the next one. Those that create
+    /// or change what is live have come.
+    pub fn skip_calls(&mut self, threads: usize) {
+        self.state.apply_gap_of_all(threads);
+        self.apply_gap();
+    }
+
     /// Calls are missing here: they may have shown that what looks like a mistake is none.
     fn apply_gap(&mut self) {
         self.performance.apply_gap();

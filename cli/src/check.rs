@@ -21,7 +21,7 @@ use cutape_format::{Call, Trace};
 
 pub(crate) use self::filter::{Choice, FindingFilter};
 use self::report::Format;
-use self::selection::Rules;
+pub(crate) use self::selection::Rules;
 use cutape_recording::Recording;
 use cutape_registry::Stacks;
 use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};

@@ -80,6 +80,7 @@ mod tests {
         let snapshots = |missed| MemorySnapshots {
             taken: BTreeMap::from([(1, 100), (2, 200), (4, 300)]),
             missed,
+            nanoseconds: 0,
         };
         for (missed, from, last, expected) in [
             (0, 50, 1000, 50),

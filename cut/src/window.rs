@@ -24,6 +24,8 @@ pub struct Window {
     kept: BTreeSet<u64>,
     /// By thread and number: these, and those with notes that it has.
     held: BTreeSet<(u32, u64)>,
+    /// Those of which only the notes count.
+    noted: BTreeSet<(u32, u64)>,
     /// By thread: the number of its first call in the window.
     first: BTreeMap<u32, u64>,
     /// Blobs that kept calls before the window have.
@@ -40,9 +42,17 @@ pub struct Held {
     pub until: u64,
     /// By thread and number.
     calls: BTreeSet<(u32, u64)>,
+    /// Those of which only the notes count.
+    noted: BTreeSet<(u32, u64)>,
 }
 
 impl Held {
+    /// Whether a call before that window is part of it, because later calls may need it.
+    pub fn is_needed(&self, call: &Call<'_>) -> bool {
+        let place = (call.thread, call.number);
+        self.calls.contains(&place) && !self.noted.contains(&place)
+    }
+
     fn counts(&self, call: &Call<'_>) -> bool {
         call.ticks >= self.until || self.calls.contains(&(call.thread, call.number))
     }
@@ -50,8 +60,14 @@ impl Held {
 
 impl Window {
     /// The calls of a trace that were entered at these ticks or later, and what they may need. Only
-    /// the calls before them are read. `known` is of the last window of the same trace.
-    pub fn of(trace: &Trace, from_ticks: u64, known: &Held) -> Self {
+    /// the calls before them are read. `known` is of the last window of the same trace, and `is_alive`
+    /// says whether the thread of an operating system's number may make further calls.
+    pub fn of(
+        trace: &Trace,
+        from_ticks: u64,
+        known: &Held,
+        is_alive: &dyn Fn(u32) -> bool,
+    ) -> Self {
         let mut earlier = Earlier::default();
         let read = |bytes: Bytes<'_>| {
             let bytes = trace.resolve(bytes).ok()?;
@@ -73,7 +89,7 @@ impl Window {
             Reason::InFlight(thread, number) => {
                 earlier.last.get(&thread) == Some(&number) && !first.contains_key(&thread)
             }
-            Reason::NamesThread(thread) => first.contains_key(&thread),
+            Reason::NamesThread(thread, number) => first.contains_key(&thread) || is_alive(number),
             Reason::Describes(function) => earlier.builder.has_function(function),
         };
         let also: Vec<(u64, Reason)> = earlier.kept.iter().copied().filter(stays).collect();
@@ -104,6 +120,7 @@ impl Window {
             needs,
             start,
             held: held.iter().filter_map(place).collect(),
+            noted: held.difference(&kept).filter_map(place).collect(),
             kept,
             first,
             blobs,
@@ -116,6 +133,7 @@ impl Window {
         Held {
             until: self.gap.resumed,
             calls: self.held.clone(),
+            noted: self.noted.clone(),
         }
     }
 
@@ -195,8 +213,8 @@ impl Window {
 enum Reason {
     /// It may still return, unless its thread has made another call.
     InFlight(u32, u64),
-    /// It names its thread.
-    NamesThread(u32),
+    /// It names its thread, which has this number of the operating system's.
+    NamesThread(u32, u32),
     /// It tells how a function takes its parameters, or where it is from.
     Describes(u64),
 }
@@ -247,7 +265,7 @@ impl Earlier {
         }
         for note in call.notes() {
             match note {
-                Note::Thread(_) => keep(Reason::NamesThread(call.thread)),
+                Note::Thread(note) => keep(Reason::NamesThread(call.thread, note.number)),
                 Note::Layout(function, _) => keep(Reason::Describes(function)),
                 Note::Origin(note, _) => keep(Reason::Describes(note.handle)),
                 _ => {}
@@ -275,4 +293,41 @@ fn blobs_of<'c>(call: &'c Call<'_>) -> impl Iterator<Item = u64> + 'c {
         Bytes::Blob(blob) => Some(blob.position),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::{NewCall, TraceBuilder};
+    use cutape_render::test_trace;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_rest_keep_their_names() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        for (call, thread) in (0..).zip([0, 1, 2, 0, 0, 2]) {
+            builder.at(2000 + 100 * call).call(NewCall {
+                thread,
+                name: "cuCtxSynchronize",
+                ..NewCall::default()
+            });
+            if call < 3 {
+                builder.thread_note(thread, 70 + thread, "worker");
+            }
+            builder.leave(thread, 0, &[]);
+        }
+        let trace = test_trace::open(&builder, "cut-window-threads");
+        // Of the threads, 0 and 2 make calls later; 1 rests or has ended.
+        for (is_alive, expected) in [
+            (false, vec![(0, 0), (2, 0)]),
+            (true, vec![(0, 0), (1, 0), (2, 0)]),
+        ] {
+            let window = Window::of(&trace, 2350, &Held::default(), &|number| {
+                is_alive && number == 71
+            });
+            let held: Vec<_> = window.held().calls.into_iter().collect();
+            assert_eq!(held, expected);
+            assert_eq!(window.earlier(), 0);
+        }
+    }
 }

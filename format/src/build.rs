@@ -110,6 +110,7 @@ pub struct TraceBuilder {
     /// The minor version of the latest notes and control chunk, from 1.4 on; otherwise 0.
     notes_minor: u32,
     process: u32,
+    clock: u32,
     control: Option<Option<Incomplete>>,
     blobs: Vec<Vec<u8>>,
     blob_position: u64,
@@ -143,6 +144,7 @@ impl TraceBuilder {
             markers: Vec::new(),
             notes_minor: 0,
             process: 4242,
+            clock: 1,
             control: None,
             blobs: Vec::new(),
             // Blobs follow the signature table, so their positions are known early.
@@ -180,6 +182,12 @@ impl TraceBuilder {
     /// Names the recorded process, which otherwise is one that does not record.
     pub fn process(&mut self, number: u32) -> &mut Self {
         self.process = number;
+        self
+    }
+
+    /// The clock is the processor's time stamp counter, otherwise another one.
+    pub fn time_stamps(&mut self) -> &mut Self {
+        self.clock = 0;
         self
     }
 
@@ -577,7 +585,7 @@ impl TraceBuilder {
             head_length: FILE_HEAD_LENGTH as u32,
             flags: 0,
             process: self.process,
-            clock: 1,
+            clock: self.clock,
             start_unix: 1_700_000_000_000_000_000,
             start_ticks: START_TICKS,
             ticks_per_second: 0,

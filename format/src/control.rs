@@ -167,7 +167,7 @@ impl Control {
                 &self.paused
             };
             // Before the word, by which others find it.
-            place.store(ticks, Ordering::Release);
+            let before = place.swap(ticks, Ordering::AcqRel);
             let next = (word.0 ^ Pausing::PAUSED).wrapping_add(Pausing::CHANGE);
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             match self
@@ -175,7 +175,11 @@ impl Control {
                 .compare_exchange(word.0, next, success, failure)
             {
                 Ok(_) => return true,
-                Err(now) => word = Pausing(now),
+                Err(now) => {
+                    // Another one was faster, whose ticks these may have replaced.
+                    let _ = place.compare_exchange(ticks, before, success, failure);
+                    word = Pausing(now);
+                }
             }
         }
     }
@@ -437,6 +441,20 @@ mod tests {
                 std::thread::yield_now();
             }
         });
+    }
+
+    #[test]
+    fn a_pause_has_the_ticks_of_who_began_it() {
+        let control = Control::of_no_file();
+        control.begin(4096, true, None);
+        // Another one is faster, after the word was read.
+        let may_pause = |word: Pausing| {
+            control.pause(5);
+            !word.is_paused()
+        };
+        assert!(!control.change(may_pause, 9));
+        assert_eq!(control.pause_ticks(), (5, 0));
+        assert_eq!(control.pausing().pauses(), 1);
     }
 
     #[test]

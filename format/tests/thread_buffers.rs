@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cutape_format::codec;
 use cutape_format::layout::{ChunkHead, FILE_HEAD_LENGTH, chunk_kind};
 use cutape_format::write::empty_buffer;
-use cutape_format::{Cursor, Trace};
+use cutape_format::{Cursor, Needed, Trace};
 use sample::recorder::{BUFFER, Clock, Writer, new_trace};
 
 #[test]
@@ -222,4 +222,66 @@ fn a_longer_buffer_with_the_same_number_is_followed() {
     trace.refresh().unwrap();
     assert_eq!(take(&mut cursor, &trace, u64::MAX), [(0, 1)]);
     assert_eq!(trace.damage(), []);
+}
+
+#[test]
+fn a_trace_with_erased_chunks_is_followed() {
+    const CALLS: u64 = 600;
+    let (path, recording) = new_trace("buffers-erased");
+    let clock = Clock::new();
+    let mut writers = [0, 1].map(|thread| Writer::new(&recording, thread));
+    for number in 0..CALLS {
+        for writer in &mut writers {
+            writer.call(number, &clock);
+        }
+    }
+    // Of the first thread a chunk stays, of the second none.
+    let needed = Needed {
+        calls: &|thread, numbers| thread == 0 && numbers.start == 0,
+        blob: &|_| false,
+        from: clock.now(),
+    };
+    let erased = Trace::open(&path).unwrap().erase(&needed, 0).unwrap();
+    assert!(erased.bytes > 0);
+    let left = Trace::open(&path).unwrap();
+    let mut expected: Vec<_> = (left.calls())
+        .map(|call| (call.thread, call.number))
+        .collect();
+    let first = |thread| expected.iter().filter(|call| call.0 == thread).count();
+    assert!(first(0) > first(1) && first(1) > 0, "{expected:?}");
+    // What was copied to the file and not closed holds back what follows.
+    let [writer, other] = &mut writers;
+    let copy = writer.copy();
+    writer.begin(CALLS);
+    writer.call(CALLS, &clock);
+    let mut trace = Trace::follow(&path).unwrap();
+    let mut cursor = Cursor::new();
+    let mut look = || {
+        let mut calls = Vec::new();
+        for _ in 0..3 {
+            let horizon = trace.refresh_before(clock.horizon()).unwrap();
+            calls.extend(take(&mut cursor, &trace, horizon));
+        }
+        assert_eq!(trace.damage(), []);
+        calls
+    };
+    let is_held_back = |call: &(u32, u64)| call.0 == 1 || call.1 > CALLS / 2;
+    assert!(!look().iter().any(is_held_back));
+    writer.close(copy);
+    let held_back = look();
+    expected.push((0, CALLS));
+    let mut expected = expected.into_iter();
+    assert!(
+        expected
+            .by_ref()
+            .any(|call| Some(&call) == held_back.first())
+    );
+    assert_eq!(held_back[1..], expected.collect::<Vec<_>>());
+    // From there on it is followed as any other.
+    other.flush(CALLS);
+    let later: Vec<(u32, u64)> = (CALLS..2 * CALLS).map(|number| (1, number)).collect();
+    for &(_, number) in &later {
+        other.call(number, &clock);
+    }
+    assert_eq!(look(), later);
 }

@@ -28,6 +28,7 @@ pub(crate) fn add_to(suite: &mut Suite) {
     suite.test("stall", |folder| {
         keeps(folder, "stall:1s", b"p", "no call for ")
     });
+    suite.test("finding", finding);
     suite.test("signal", |folder| keeps(folder, "signal", b"", "SIGUSR2"));
     suite.test("budget", budget);
     suite.test("bounded", bounded);
@@ -42,13 +43,14 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn start(folder: &Path, options: &[&str]) -> Self {
+    /// Its threads rest for so many milliseconds after each round.
+    fn start(folder: &Path, rest: &str, options: &[&str]) -> Self {
         let program = folder.join("loop");
         let driver = parts().driver_folder.join("libcuda.so.1");
         let source = root().join("tests/programs/growing/loop.c");
         compile(&source, &program, &[&driver, &"-pthread"]);
         let trace = folder.join("run.cutape");
-        let mut command = record(&trace, options, &[program.to_str().unwrap(), "resting"]);
+        let mut command = record(&trace, options, &[program.to_str().unwrap(), rest]);
         let command = without_settings(&mut command).stdin(Stdio::piped());
         let errors = fs::File::create(folder.join("stderr")).unwrap();
         let command = command.stdout(Stdio::null()).stderr(errors);
@@ -111,7 +113,7 @@ fn is_whole(path: &Path) -> Result<u64, String> {
 }
 
 fn stays_short(folder: &Path) -> Result<(), String> {
-    let recorded = Recorded::start(folder, &["--keep-last", "256KiB"]);
+    let recorded = Recorded::start(folder, "1", &["--keep-last", "256KiB"]);
     let path = recorded.trace.clone();
     recorded.wait_for_erased()?;
     // A second time: what was erased joins what is erased then.
@@ -139,7 +141,7 @@ fn stays_short(folder: &Path) -> Result<(), String> {
 
 /// Something happens at which the last calls are kept while the program goes on.
 fn keeps(folder: &Path, on: &str, said: &[u8], reason: &str) -> Result<(), String> {
-    let mut recorded = Recorded::start(folder, &["--keep-last", "2s", "--keep-on", on]);
+    let mut recorded = Recorded::start(folder, "1", &["--keep-last", "2s", "--keep-on", on]);
     recorded.wait_for_erased()?;
     recorded.say(said);
     let process = Trace::follow(&recorded.trace)
@@ -171,9 +173,50 @@ fn keeps(folder: &Path, on: &str, said: &[u8], reason: &str) -> Result<(), Strin
     }
 }
 
+/// A correct program is not kept; after a mistake it is, once, with the calls of the mistake.
+fn finding(folder: &Path) -> Result<(), String> {
+    let options = ["--keep-last", "2s", "--keep-on", "finding:memory-*,finding"];
+    // The check is to keep up on a busy machine, too.
+    let mut recorded = Recorded::start(folder, "20", &options);
+    recorded.wait_for_erased()?;
+    // Longer than what is kept: the check has lost nothing of what was erased.
+    std::thread::sleep(Duration::from_secs(3));
+    let kept = || {
+        let files = files(folder);
+        let names = files.iter().filter_map(|path| path.file_name()?.to_str());
+        names.filter(|name| name.contains("keep")).count()
+    };
+    if kept() != 0 || !recorded.errors().is_empty() {
+        return Err(format!("kept: {}", recorded.errors()));
+    }
+    let reason = "error[memory-double-free]: ";
+    let start = Instant::now();
+    recorded.say(b"f");
+    recorded.wait_for("keeping", &|| {
+        recorded.errors().contains("run.keep1.cutape")
+    })?;
+    let took = start.elapsed();
+    // The same mistake.
+    recorded.say(b"f");
+    std::thread::sleep(Duration::from_secs(3));
+    let errors = recorded.end()?;
+    let path = folder.join("run.keep1.cutape");
+    let trace = Trace::open(&path).map_err(|error| error.to_string())?;
+    let told = trace.meta_value("kept.reason").unwrap_or_default();
+    let check = run(&mut parts().cutape(&[&"check", &path]));
+    check.expect_code(1)?;
+    let is_found = check.stdout.matches("[memory-double-free]").count() == 1;
+    // A busy machine has other work to do first.
+    let is_soon = took < Duration::from_secs(20);
+    match told.starts_with(reason) && errors.contains(reason) && is_found && is_soon {
+        true if kept() == 1 => Ok(()),
+        _ => Err(format!("{took:?} {told}: {errors}{}", check.describe())),
+    }
+}
+
 fn budget(folder: &Path) -> Result<(), String> {
     let options = ["--keep-last", "2s", "--keep-budget", "1"];
-    let recorded = Recorded::start(folder, &options);
+    let recorded = Recorded::start(folder, "1", &options);
     recorded.wait_for_erased()?;
     let process = Trace::follow(&recorded.trace)
         .unwrap()
@@ -234,7 +277,7 @@ fn bounded(folder: &Path) -> Result<(), String> {
 
 /// The program dies: its trace has the last calls.
 fn killed(folder: &Path) -> Result<(), String> {
-    let mut recorded = Recorded::start(folder, &["--keep-last", "256KiB"]);
+    let mut recorded = Recorded::start(folder, "1", &["--keep-last", "256KiB"]);
     recorded.wait_for_erased()?;
     recorded.say(b"k");
     let path = recorded.trace.clone();
@@ -259,6 +302,15 @@ fn wrong_words(folder: &Path) -> Result<(), String> {
         (
             &["--keep-last", "1s", "--keep-on", "error:CUDA_NONE"],
             "CUDA_NONE is no error",
+        ),
+        (
+            &[
+                "--keep-last",
+                "1s",
+                "--keep-on",
+                "finding:memory-doubel-free",
+            ],
+            "memory-double-free",
         ),
         (&["--keep-on", "crash"], "--keep-last"),
         (

@@ -20,6 +20,15 @@ impl State {
         }
     }
 
+    /// Calls of the first so many threads are missing before the next one.
+    pub(crate) fn apply_gap_of_all(&mut self, threads: usize) {
+        self.forget_work();
+        let succeeded = &mut self.execution.succeeded;
+        let known = succeeded.len();
+        succeeded.clear();
+        succeeded.resize(threads.max(known), true);
+    }
+
     /// All work may be complete, and other work have been done.
     pub(crate) fn forget_work(&mut self) {
         self.model.apply_gap();

@@ -13,7 +13,7 @@ use cutape_calls::expression::{Expression, Word};
 use cutape_terminal::failure::Failure;
 
 /// The value of `--rules`: ids of rules.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules(BTreeSet<&'static str>);
 
 /// The chosen rules and calls.
@@ -64,7 +64,7 @@ impl Selection {
     /// that created one of its objects is chosen.
     pub(super) fn contains(&self, finding: &Finding) -> bool {
         let rules = self.rules.as_ref();
-        rules.is_none_or(|rules| rules.0.contains(finding.rule))
+        rules.is_none_or(|rules| rules.contain(finding.rule))
             && (self.set.is_none() || self.has_call_of(finding))
     }
 
@@ -84,8 +84,13 @@ impl Selection {
 }
 
 impl Rules {
+    /// Whether this rule is one of them.
+    pub(crate) fn contain(&self, rule: &str) -> bool {
+        self.0.contains(rule)
+    }
+
     /// Parses a list in the language of call sets; its terms are ids and patterns of ids.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let parsed = Expression::parse(text, &mut |word: &Word| {
             let glob = &word.text;
             match RULES.iter().any(|rule| matches(glob, rule.id)) {

@@ -44,61 +44,88 @@ pub(super) struct Status {
     /// Bytes of the file, and what it takes on disk.
     bytes: u64,
     disk_bytes: u64,
+    /// For how many nanoseconds calls have waited because the trace was longer than a flight recorder's
+    /// bound: the sum over all threads.
+    waited_ns: u64,
+    /// The same for memory to be read; unknown if a flight recorder has erased some of the calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshots_ns: Option<u64>,
     /// Why something is missing that was to be recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<String>,
 }
 
 /// A metric: name, help, kind, value.
-type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> u64);
+type Metric = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&Status) -> Option<f64>,
+);
 
-const METRICS: [Metric; 9] = [
+const METRICS: [Metric; 11] = [
     (
         "recording",
         "Whether calls are recorded.",
         "gauge",
-        |status| u64::from(status.state == "recording"),
+        |status| Some(f64::from(status.state == "recording")),
     ),
     ("calls_total", "Calls in the trace.", "counter", |status| {
-        status.calls
+        Some(status.calls as f64)
     }),
     (
         "calls_left_out_total",
         "Calls left out in pauses.",
         "counter",
-        |status| status.left_out,
+        |status| Some(status.left_out as f64),
     ),
     ("pauses_total", "Pauses begun.", "counter", |status| {
-        status.pauses.into()
+        Some(f64::from(status.pauses))
     }),
     (
         "keeps_asked_total",
         "Requests to the flight recorder.",
         "counter",
-        |status| status.keeps_asked,
+        |status| Some(status.keeps_asked as f64),
     ),
     (
         "keeps_total",
         "Requests that the flight recorder has served.",
         "counter",
-        |status| status.keeps,
+        |status| Some(status.keeps as f64),
     ),
     ("trace_bytes", "Length of the trace.", "gauge", |status| {
-        status.bytes
+        Some(status.bytes as f64)
     }),
     (
         "trace_disk_bytes",
         "What the trace takes on disk.",
         "gauge",
-        |status| status.disk_bytes,
+        |status| Some(status.disk_bytes as f64),
     ),
     (
         "incomplete",
         "Whether the trace lacks what was to be recorded.",
         "gauge",
-        |status| u64::from(status.lost.is_some()),
+        |status| Some(f64::from(status.lost.is_some())),
+    ),
+    (
+        "bound_wait_seconds_total",
+        "For how long calls have waited because the trace was at its bound, all threads together.",
+        "counter",
+        |status| Some(seconds(status.waited_ns)),
+    ),
+    (
+        "memory_snapshot_seconds_total",
+        "For how long calls have waited for device memory to be read.",
+        "counter",
+        |status| status.snapshots_ns.map(seconds),
     ),
 ];
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
 
 impl Status {
     pub(super) fn of(path: &Path) -> Result<Self, Failure> {
@@ -122,6 +149,9 @@ impl Status {
             keeps: control.kept(),
             bytes: file.len(),
             disk_bytes: file.blocks().saturating_mul(512),
+            waited_ns: control.waited().saturating_mul(1_000_000),
+            // A counter must not fall, as it would with the notes of calls that were erased.
+            snapshots_ns: (!trace.has_erased()).then(|| trace.memory_snapshots().nanoseconds),
             lost: trace.shortfall().map(|shortfall| shortfall.why),
         })
     }
@@ -142,6 +172,14 @@ impl Status {
             let asked = quantity::count(self.keeps_asked, "request");
             text += &format!("  flight recorder: {asked}, {} served\n", self.keeps);
         }
+        let snapshots = self.snapshots_ns.unwrap_or(0);
+        if self.waited_ns > 0 || snapshots > 0 {
+            text += &format!(
+                "  calls waited for {} at the bound of the trace, and for {} for memory to be read\n",
+                quantity::time(self.waited_ns),
+                quantity::time(snapshots)
+            );
+        }
         if let Some(why) = &self.lost {
             text += &format!("  incomplete: {why}\n");
         }
@@ -157,7 +195,7 @@ fn prometheus(all: &[Status]) -> String {
         for status in all {
             let trace = label(&status.trace);
             let process = status.process;
-            let value = value(status);
+            let Some(value) = value(status) else { continue };
             text += &format!("cutape_{name}{{trace=\"{trace}\",process=\"{process}\"}} {value}\n");
         }
     }
@@ -211,6 +249,7 @@ mod tests {
     #[test]
     fn interface_of_status_stays() {
         let all = [Status {
+            snapshots_ns: Some(1_500_000_000),
             lost: Some("no space".into()),
             ..status("a")
         }];
@@ -243,6 +282,8 @@ mod tests {
             keeps: 0,
             bytes: 4096,
             disk_bytes: 8192,
+            waited_ns: 2_000_000,
+            snapshots_ns: None,
             lost: None,
         }
     }
@@ -254,11 +295,13 @@ mod tests {
             "# TYPE cutape_calls_total counter",
             "cutape_calls_total{trace=\"a.cutape\",process=\"7\"} 12",
             "cutape_recording{trace=\"a.cutape\",process=\"7\"} 0",
+            "cutape_bound_wait_seconds_total{trace=\"a.cutape\",process=\"7\"} 0.002",
             "cutape_calls_left_out_total{trace=\"b \\\"\\\\\\n.cutape\",process=\"7\"} 345",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert_eq!(text.lines().count(), METRICS.len() * 4);
+        // One metric is unknown of both.
+        assert_eq!(text.lines().count(), METRICS.len() * 4 - 2);
     }
 
     #[test]

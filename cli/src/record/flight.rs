@@ -8,6 +8,7 @@ mod growing;
 mod keep_on;
 mod keeps;
 mod limit;
+mod live_checks;
 mod totals;
 
 use std::collections::BTreeMap;
@@ -53,9 +54,10 @@ pub(super) struct FlightOptions {
     keep_last: Vec<Limit>,
     /// When to write what is kept to a trace of its own (FILE.keepN.cutape) while
     /// the program goes on: crash, error (one that all later calls return),
-    /// error:NAME, mark, mark:TEXT, signal (SIGUSR2 to cutape, which the program
-    /// does not get then), stall:TIME (no call for so long). At its end, FILE has
-    /// the last calls.
+    /// error:NAME, finding (a warning or an error of `check`, which reads along),
+    /// finding:error, finding:RULE, mark, mark:TEXT, signal (SIGUSR2 to cutape,
+    /// which the program does not get then), stall:TIME (no call for so long). At
+    /// its end, FILE has the last calls.
     #[arg(
         long,
         value_name = "WHAT",
@@ -139,6 +141,24 @@ impl FlightRecorder {
             for path in &paths {
                 self.look(path);
             }
+            self.keep_for_findings();
+        }
+        self.keeps.end_checks();
+    }
+
+    /// Keeps the traces with new findings.
+    fn keep_for_findings(&mut self) {
+        for found in self.keeps.new_findings() {
+            let mut options = self.keeps.keep_on.iter();
+            let option = options.position(|on| on.is_finding(found.rule, found.severity));
+            if let (Some(_), Some(file)) = (option, self.files.get_mut(&found.path)) {
+                let reason = Reason {
+                    option,
+                    text: found.text,
+                    ticks: found.ticks,
+                };
+                file.keep(&found.path, &mut self.keeps, &reason);
+            }
         }
     }
 
@@ -157,6 +177,7 @@ impl FlightRecorder {
         if !self.files.contains_key(path)
             && let Some(file) = GrowingTrace::open(path, self.keeps.limits.bytes)
         {
+            file.offer(path, &self.keeps);
             self.files.insert(path.to_owned(), file);
         }
         let Some(file) = self.files.get_mut(path) else {
@@ -165,6 +186,7 @@ impl FlightRecorder {
         match file.look(path, &mut self.keeps) {
             Ok(true) => {}
             Ok(false) => {
+                self.keeps.end_check(path);
                 self.ended.insert(path.to_owned(), file.totals());
                 self.files.remove(path);
             }
@@ -188,11 +210,8 @@ impl FlightRecorder {
             let file = identity(path);
             let own = totals.clone().find(|totals| totals.file == file);
             let held = own.map(|own| own.held.clone()).unwrap_or_default();
-            let start = self
-                .keeps
-                .limits
-                .window_start(&trace, u64::MAX, held.until)?;
-            let window = Window::of(&trace, start, &held);
+            let start = self.keeps.limits.window_start(&trace, u64::MAX, held.until);
+            let window = Window::of(&trace, start, &held, &|_| false);
             let meta = meta(&window, &format!("the program {}", outcome.describe()));
             window
                 .write(&trace, path, &meta)

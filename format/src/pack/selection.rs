@@ -78,7 +78,7 @@ impl Selection {
     ) -> Result<Self, Error> {
         let mut selection = Self::default();
         let mut left = LeftNotes {
-            snapshots: trace.memory_snapshots()?.taken,
+            snapshots: trace.memory_snapshots().taken,
             ..LeftNotes::default()
         };
         trace.walk().run(|call| {

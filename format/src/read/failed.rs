@@ -22,8 +22,13 @@ impl Trace {
     /// ticks, the last call of each thread returned that was looked at, and takes this in.
     pub fn each_failed(&self, seen: &mut HashMap<u32, u64>, each: &mut dyn FnMut(FailedCall)) {
         for thread in 0..self.thread_count() as u32 {
-            let seen = seen.entry(thread).or_default();
             let chunks = self.thread_chunks(thread);
+            if chunks.is_empty() {
+                // What it makes later is new, if it makes any calls.
+                seen.remove(&thread);
+                continue;
+            }
+            let seen = seen.entry(thread).or_default();
             let begun = chunks.partition_point(|&chunk| self.chunk(chunk).head.ticks <= *seen);
             // The first of the chunks that are left may begin within a call.
             let chunks = chunks.get(begun.saturating_sub(2)..);

@@ -79,9 +79,9 @@ impl Trace {
             is_gone.then_some(head.ticks)
         });
         let missing = self.growth.begun.iter().filter_map(|(&thread, &end)| {
-            let chunks = self.thread_chunks(thread);
             let ticks = |&last: &usize| self.chunk(last).head.ticks;
-            (chunks.len() < end as usize).then(|| chunks.last().map_or(0, ticks))
+            let last = self.thread_chunks(thread).last();
+            (self.next_sequence(thread) < end).then(|| last.map_or(0, ticks))
         });
         unfinished.chain(missing).min().unwrap_or(u64::MAX)
     }
@@ -174,12 +174,14 @@ impl Trace {
             Some(chunk) if self.chunk(chunk).head.sequence != note.sequence => None,
             Some(chunk) => Some(chunk),
             None => {
-                let chunks = self.thread_chunks(thread);
-                let is_next = chunks.len() == note.sequence as usize
-                    && !chunks
-                        .last()
-                        .is_some_and(|&last| is_unfinished(last, buffers));
-                let buffer = buffers.get(at).filter(|_| is_next)?;
+                let is_finished = !self
+                    .thread_chunks(thread)
+                    .last()
+                    .is_some_and(|&last| is_unfinished(last, buffers));
+                let is_next = self.next_sequence(thread) == note.sequence
+                    || self.growth.scanned >= self.claimed()
+                        && self.is_behind_erased(thread, note.sequence);
+                let buffer = buffers.get(at).filter(|_| is_finished && is_next)?;
                 self.add_buffer(&buffer.head, buffer.position, note, Vec::new())
             }
         };
@@ -275,13 +277,33 @@ impl Trace {
     /// True if chunks before this one are still to be found, among them the copy of what a buffer
     /// has shown.
     pub(crate) fn is_early(&self, head: &ChunkHead) -> bool {
-        match self.thread_chunks(head.thread).last() {
-            None => head.sequence != 0,
-            Some(&last) => {
-                let is_finished = !is_unfinished(last, &self.growth.buffers);
-                head.sequence > self.chunk(last).head.sequence + u32::from(is_finished)
-            }
+        let last = self.thread_chunks(head.thread).last();
+        if last.is_some_and(|&last| is_unfinished(last, &self.growth.buffers)) {
+            return head.sequence >= self.next_sequence(head.thread);
         }
+        head.sequence > self.next_sequence(head.thread)
+            && !self.is_behind_erased(head.thread, head.sequence)
+    }
+
+    /// The sequence of the chunk of a thread that follows those that have been found.
+    fn next_sequence(&self, thread: u32) -> u32 {
+        let last = self.thread_chunks(thread).last();
+        last.map_or(0, |&last| self.chunk(last).head.sequence.saturating_add(1))
+    }
+
+    /// Whether the chunks of a thread that are missing before a sequence were erased. A thread claims
+    /// places for its chunks one after the other, so the others have been scanned.
+    fn is_behind_erased(&self, thread: u32, sequence: u32) -> bool {
+        let may_come = |&position: &usize| {
+            let head = self.source.head_at(position);
+            head.is_none_or(|head| {
+                let is_copy = head.flags & CHUNK_COPIED != 0;
+                is_copy && head.thread == thread && head.sequence < sequence
+            })
+        };
+        sequence > self.next_sequence(thread)
+            && self.has_erased()
+            && !self.growth.pending.iter().any(may_come)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::layout::{MemorySnapshotNote, memory_snapshot};
+use crate::layout::{MemorySnapshotNote, memory_snapshot, record_kind};
 use crate::read::call::Call;
-use crate::read::error::Error;
 use crate::read::note::Note;
+use crate::read::record::{Enter, records};
 use crate::read::trace::Trace;
 
 /// The fact that says that there may be some.
@@ -18,6 +18,8 @@ pub struct MemorySnapshots {
     pub taken: BTreeMap<u64, u64>,
     /// When one was last due and could not be taken; 0: never.
     pub missed: u64,
+    /// For how long calls were kept waiting for them in all.
+    pub nanoseconds: u64,
 }
 
 impl Trace {
@@ -26,31 +28,40 @@ impl Trace {
         self.meta_value(MEMORY).is_some()
     }
 
-    /// The snapshots of device memory.
-    ///
-    /// # Errors
-    /// Damage of the trace.
-    pub fn memory_snapshots(&self) -> Result<MemorySnapshots, Error> {
+    /// The snapshots of device memory, found without reading the calls. What a damaged chunk had is
+    /// missing.
+    pub fn memory_snapshots(&self) -> MemorySnapshots {
         let mut snapshots = MemorySnapshots::default();
-        let mut void = HashSet::new();
         if !self.may_have_memory_snapshots() {
-            return Ok(snapshots);
+            return snapshots;
         }
-        self.walk().run(|call| {
-            for note in snapshot_notes(call) {
-                match note.state {
-                    memory_snapshot::TAKEN => {
-                        snapshots.taken.insert(note.number, call.ticks);
+        let mut void = HashSet::new();
+        for thread in 0..self.thread_count() as u32 {
+            let mut entered = 0;
+            for &chunk in self.thread_chunks(thread) {
+                let Ok(body) = self.load(chunk) else { continue };
+                for (_, head, record) in records(&body) {
+                    if record_kind::is_enter(head.kind) {
+                        let function = self.signatures.function(head.function);
+                        let enter = Enter::read(function, self.head().start_ticks, head, record);
+                        entered = enter.map_or(entered, |enter| enter.head.ticks);
+                    } else if head.is_note()
+                        && let Note::MemorySnapshot(note) = Note::read(head.function, record)
+                    {
+                        snapshots.nanoseconds += note.nanoseconds;
+                        match note.state {
+                            memory_snapshot::TAKEN => {
+                                _ = snapshots.taken.insert(note.number, entered)
+                            }
+                            memory_snapshot::VOID => _ = void.insert(note.number),
+                            _ => snapshots.missed = snapshots.missed.max(entered),
+                        }
                     }
-                    memory_snapshot::VOID => _ = void.insert(note.number),
-                    _ => snapshots.missed = snapshots.missed.max(call.ticks),
                 }
             }
-            Ok::<_, Error>(())
-        })?;
-        let counts = |number: &u64, _: &mut u64| !void.contains(number);
-        snapshots.taken.retain(counts);
-        Ok(snapshots)
+        }
+        snapshots.taken.retain(|number, _| !void.contains(number));
+        snapshots
     }
 }
 

@@ -1,6 +1,6 @@
 /* Threads that call the driver at full rate until stdin is closed: their trace is read meanwhile.
- * With an argument, they rest a millisecond after each round. A byte e on stdin lets a call fail, p
- * stops the threads, c goes on, and k kills the process. */
+ * With an argument, they rest so many milliseconds after each round. A byte e on stdin lets a call fail, f
+ * frees memory twice, p stops the threads, c goes on, and k kills the process. */
 #include "program.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 enum { THREADS = 3, BYTES = 4096, COPIED = 100000 };
 
 static atomic_int is_done, is_paused;
-static int rests;
+static useconds_t rests;
 static CUcontext context;
 
 static void *work(void *unused)
@@ -24,7 +24,7 @@ static void *work(void *unused)
     uint8_t *bytes = calloc(COPIED, 1);
     for (unsigned round = 0; !is_done; round++) {
         if (rests)
-            usleep(1000);
+            usleep(1000 * rests);
         while (is_paused && !is_done)
             usleep(1000);
         CHECK(cuMemsetD8Async(memory, (unsigned char)round, BYTES, stream));
@@ -51,8 +51,7 @@ static void *work(void *unused)
 
 int main(int count, char **arguments)
 {
-    (void)arguments;
-    rests = count > 1;
+    rests = count > 1 ? (useconds_t)atoi(arguments[1]) : 0;
     CUdevice device;
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
@@ -69,6 +68,12 @@ int main(int count, char **arguments)
         if (byte == 'e') {
             CUdeviceptr none;
             CHECK_RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&none, 1ull << 60));
+        }
+        if (byte == 'f') {
+            CUdeviceptr twice;
+            CHECK(cuMemAlloc(&twice, 256));
+            CHECK(cuMemFree(twice));
+            CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemFree(twice));
         }
     }
     is_done = 1;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cutape_cut::window::{Held, Window};
@@ -13,7 +14,7 @@ use cutape_render::quantity;
 use cutape_terminal::clock;
 
 use super::keep_on::KeepOn;
-use super::keeps::{Keeps, Reason};
+use super::keeps::{Keeps, Reason, has_thread};
 use super::totals::Totals;
 
 /// What can be erased is looked for whenever such a part of what is kept has been added.
@@ -41,7 +42,7 @@ pub(super) struct GrowingTrace {
     /// and the place.
     reuse_ended: VecDeque<(u64, u64)>,
     /// What is left of the calls before the last window.
-    held: Held,
+    held: Arc<Held>,
     /// When the last look at what can be erased began, how long it took, and the bytes of the file
     /// when it began.
     erased: Instant,
@@ -77,7 +78,7 @@ impl GrowingTrace {
             seen_mark: 0,
             reuse_ended: VecDeque::new(),
             erased: now,
-            held: Held::default(),
+            held: Arc::default(),
             took: Duration::ZERO,
             length: 0,
             pauses: 0,
@@ -89,6 +90,13 @@ impl GrowingTrace {
         };
         file.bound(0, bytes);
         Some(file)
+    }
+
+    /// Tells the live check, if there is one, what is left of the calls before the last window.
+    pub(super) fn offer(&self, path: &Path, keeps: &Keeps) {
+        if let Some(checks) = &keeps.checks {
+            checks.set_held(path, &self.held);
+        }
     }
 
     /// Keeps what is to be kept, and erases what is older. False if its process has ended.
@@ -155,9 +163,12 @@ impl GrowingTrace {
             self.keep(path, keeps, reason);
         }
         let from = keeps.limits.window_start(&trace, u64::MAX, self.held.until);
-        let from = from.map_err(|error| error.to_string())?;
-        let window = Window::of(&trace, from, &self.held);
-        self.held = window.held();
+        let window = Window::of(&trace, from, &self.held, &|thread| {
+            has_thread(&trace, thread)
+        });
+        self.held = Arc::new(window.held());
+        // Before anything is erased that a check may be reading.
+        self.offer(path, keeps);
         let erased = window.erase_others(&trace, self.blobs_before(from));
         let erased = erased.map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => {

@@ -3,8 +3,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use cutape_analyzer::Severity;
 use cutape_registry::{enumeration, is_sticky, result_name};
 use cutape_render::quantity::parse_time;
+
+use crate::check::Rules;
 
 /// Something at which the last calls are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +16,10 @@ pub(super) enum KeepOn {
     Crash,
     /// A call returns this error; without one, an error that all later calls return.
     Error(Option<i32>),
+    /// The analyzer finds a mistake that is as severe, or worse.
+    Finding(Severity),
+    /// It finds a mistake of these rules.
+    FindingOf(Rules),
     /// A mark with this text, or any.
     Mark(Option<String>),
     /// `record` gets SIGUSR2.
@@ -40,12 +47,19 @@ impl FromStr for KeepOn {
                     "{name} is no error such as CUDA_ERROR_OUT_OF_MEMORY or 2"
                 )),
             },
+            ("finding", None) => Ok(Self::Finding(Severity::Warning)),
+            ("finding", Some(which)) => match Severity::from_word(which) {
+                Some(least) => Ok(Self::Finding(least)),
+                None => Rules::parse(which).map(Self::FindingOf),
+            },
             ("stall", Some(time)) => match parse_time(time) {
                 Some(time) => Ok(Self::Stall(time)),
                 None => Err(format!("{time} is not a time such as 30s")),
             },
             _ => Err(
-                "not crash, error, error:NAME, mark, mark:TEXT, signal or stall:TIME".to_owned(),
+                "not crash, error, error:NAME, finding, finding:RULE, finding:SEVERITY, mark, \
+                 mark:TEXT, signal or stall:TIME"
+                    .to_owned(),
             ),
         }
     }
@@ -67,6 +81,20 @@ impl KeepOn {
         match self {
             Self::Error(Some(code)) => *code == result,
             Self::Error(None) => is_sticky(result),
+            _ => false,
+        }
+    }
+
+    /// Whether it is about findings.
+    pub(super) fn needs_check(&self) -> bool {
+        matches!(self, Self::Finding(_) | Self::FindingOf(_))
+    }
+
+    /// Whether it is about a finding of that rule and severity.
+    pub(super) fn is_finding(&self, rule: &str, severity: Severity) -> bool {
+        match self {
+            Self::Finding(least) => severity >= *least,
+            Self::FindingOf(rules) => rules.contain(rule),
             _ => false,
         }
     }
@@ -100,6 +128,24 @@ mod tests {
         assert!(keeps("mark").unwrap().is_mark("any"));
         let one = keeps("mark:step 7:end").unwrap();
         assert!(one.is_mark("step 7:end") && !one.is_mark("step 7"));
+        for (text, error, warning, advice) in [
+            ("finding", true, true, false),
+            ("finding:error", true, false, false),
+            ("finding:warning", true, true, false),
+            ("finding:advice", true, true, true),
+            ("finding:memory-double-free", false, true, false),
+            ("finding:memory-*", true, true, false),
+            ("mark", false, false, false),
+        ] {
+            let one = keeps(text).unwrap();
+            let found = [
+                one.is_finding("memory-leak", Severity::Error),
+                one.is_finding("memory-double-free", Severity::Warning),
+                one.is_finding("performance-query-repeated", Severity::Advice),
+            ];
+            assert_eq!(found, [error, warning, advice], "{text}");
+            assert_eq!(one.needs_check(), text != "mark", "{text}");
+        }
         assert_eq!(
             keeps("stall:30s"),
             Ok(KeepOn::Stall(Duration::from_secs(30)))
@@ -110,6 +156,8 @@ mod tests {
             "error:",
             "error:0",
             "error:CUDA_SUCCESS",
+            "finding:",
+            "finding:no-such-rule",
             "stall",
             "stall:30",
             "oom",

@@ -14,6 +14,7 @@ use cutape_terminal::output;
 
 use super::keep_on::KeepOn;
 use super::limit::Limits;
+use super::live_checks::{FoundMistake, LiveChecks};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -44,6 +45,8 @@ impl Reason {
 pub(super) struct Keeps {
     pub(super) limits: Limits,
     pub(super) keep_on: Vec<KeepOn>,
+    /// With `--keep-on finding`, while the program runs.
+    pub(super) checks: Option<LiveChecks>,
     budget: u64,
     /// When traces were written, and their bytes.
     written: VecDeque<(Instant, u64)>,
@@ -53,9 +56,11 @@ pub(super) struct Keeps {
 
 impl Keeps {
     pub(super) fn new(limits: Limits, keep_on: Vec<KeepOn>, budget: u64) -> Self {
+        let is_checked = keep_on.iter().any(KeepOn::needs_check);
         Self {
             limits,
             keep_on,
+            checks: is_checked.then(LiveChecks::start),
             budget,
             written: VecDeque::new(),
             not_kept: 0,
@@ -65,6 +70,26 @@ impl Keeps {
     /// The place of an option, if it was given.
     pub(super) fn option(&self, option: &KeepOn) -> Option<usize> {
         self.keep_on.iter().position(|given| given == option)
+    }
+
+    /// The findings since the last time.
+    pub(super) fn new_findings(&self) -> Vec<FoundMistake> {
+        let checks = self.checks.as_ref();
+        checks.map(LiveChecks::take).unwrap_or_default()
+    }
+
+    /// The process of a trace has ended.
+    pub(super) fn end_check(&self, path: &Path) {
+        if let Some(checks) = &self.checks {
+            checks.forget(path);
+        }
+    }
+
+    /// The program has ended.
+    pub(super) fn end_checks(&mut self) {
+        if let Some(checks) = self.checks.take() {
+            checks.end(self.limits.ticks_per_second);
+        }
     }
 
     /// Writes the last calls of a trace to one of its own. `held` is left of the
@@ -95,8 +120,7 @@ impl Keeps {
     fn write(&self, path: &Path, reason: &Reason, held: &Held) -> Result<(PathBuf, u64), String> {
         let trace = Trace::open_damaged(path).map_err(|error| error.to_string())?;
         let from = self.limits.window_start(&trace, reason.ticks, held.until);
-        let from = from.map_err(|error| error.to_string())?;
-        let window = Window::of(&trace, from, held);
+        let window = Window::of(&trace, from, held, &|thread| has_thread(&trace, thread));
         let target = free_name(path);
         let written = window.write(&trace, &target, &meta(&window, &reason.text));
         let calls = written.map_err(|error| format!("{}: {error}", target.display()))?;
@@ -106,6 +130,12 @@ impl Keeps {
         pack_in_place(kept, rate.into_iter().collect()).map_err(|failure| failure.message)?;
         Ok((target, calls))
     }
+}
+
+/// Whether the process of a trace still has a thread.
+pub(super) fn has_thread(trace: &Trace, thread: u32) -> bool {
+    let process = trace.head().process;
+    Path::new(&format!("/proc/{process}/task/{thread}")).exists()
 }
 
 /// What a kept trace says about itself.

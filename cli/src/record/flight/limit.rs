@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cutape_cut::snapshots::start_at_snapshot;
-use cutape_format::{Error, Trace};
+use cutape_format::Trace;
 use cutape_render::quantity::{parse_bytes, parse_time};
 
 /// One of the limits.
@@ -55,19 +55,11 @@ impl Limits {
 
     /// Where a window begins that has calls up to `latest`, in ticks: at a snapshot of memory, if there
     /// is one shortly before. Calls before `erased_to` may have been erased.
-    ///
-    /// # Errors
-    /// Damage of the trace.
-    pub(super) fn window_start(
-        &self,
-        trace: &Trace,
-        latest: u64,
-        erased_to: u64,
-    ) -> Result<u64, Error> {
+    pub(super) fn window_start(&self, trace: &Trace, latest: u64, erased_to: u64) -> u64 {
         let from = self.start_in(trace).min(latest);
         let last = trace.last_entered().unwrap_or(0);
-        let start = start_at_snapshot(&trace.memory_snapshots()?, from, last);
-        Ok(start.max(erased_to))
+        let start = start_at_snapshot(&trace.memory_snapshots(), from, last);
+        start.max(erased_to)
     }
 
     /// How often memory is to be read, so that each half of what is kept has a snapshot: after which
