@@ -1,0 +1,125 @@
+//! What recorded calls wrote into the program's memory, written there again: values that are no
+//! handles and no addresses, which are the driver's own.
+
+use cutape_format::layout::field;
+use cutape_format::{Call, Snapshot, Trace};
+use cutape_registry::{
+    Family, Function, Length, LinkOp, Meaning, Param, Role, enumeration, structure_behind,
+};
+
+use crate::memory;
+
+/// Bytes that a call brought to the host and that the recording does not have.
+#[derive(Clone, Debug)]
+pub(crate) struct MissingBytes(pub(crate) String);
+
+/// Writes the values that a recorded call returned through pointers.
+pub(crate) fn write_values(function: &Function, recorded: &Call<'_>, arguments: &[u64]) {
+    let Some(leave) = &recorded.leave else { return };
+    for snapshot in leave.snapshots() {
+        let position = usize::from(snapshot.parameter);
+        let param = function.params.get(position);
+        let (Some(param), Some(&address)) = (param, arguments.get(position)) else {
+            continue;
+        };
+        let Some(bytes) = snapshot.bytes.inline() else {
+            continue;
+        };
+        if snapshot.field != field::POINTEE || address == 0 {
+            continue;
+        }
+        for (start, part) in values(param, recorded, bytes) {
+            // The driver has checked the pointer; what cannot be written is the program's mistake.
+            let _ = memory::write(address.wrapping_add(start), part);
+        }
+    }
+}
+
+/// Gives the program the recorded cubin of a link, as the driver's own memory: another driver links
+/// other bytes.
+pub(crate) fn give_cubin(
+    function: &Function,
+    recorded: &Call<'_>,
+    arguments: &[u64],
+    trace: &Trace,
+) {
+    let Family::Link(LinkOp::Complete { cubin, .. }) = function.family else {
+        return;
+    };
+    let leave = recorded.leave.as_ref();
+    let snapshot = leave.and_then(|leave| leave.snapshot(cubin.into(), field::FILE));
+    let bytes = snapshot.and_then(|snapshot| trace.resolve(snapshot.bytes).ok());
+    if let (Some(bytes), Some(&target)) = (bytes, arguments.get(usize::from(cubin))) {
+        // The program may use it until it destroys the link state; there are few links.
+        let kept: &'static [u8] = Vec::leak(bytes.into_owned());
+        let _ = memory::write(target, &(kept.as_ptr() as u64).to_le_bytes());
+    }
+}
+
+/// The parts of an output that mean the same in every process: offset, bytes.
+fn values<'b>(param: &Param, call: &Call<'_>, bytes: &'b [u8]) -> Vec<(u64, &'b [u8])> {
+    let all = || vec![(0, bytes)];
+    let length = match param.role {
+        Role::Text(_) => return all(),
+        Role::Out(length) | Role::InOut(length) => length,
+        _ => return Vec::new(),
+    };
+    if let Length::ByAttribute(position, _) = length {
+        let attribute = length.attribute_type(call.argument(position.into()));
+        return match attribute.map(|known| known.meaning) {
+            Some(Meaning::Plain | Meaning::MayDiffer) => all(),
+            _ => Vec::new(),
+        };
+    }
+    let pointee = param.c_type.trim_end_matches('*').trim();
+    // What a pointer to a pointer leads to is the driver's.
+    if param.c_type.matches('*').count() != 1 {
+        return Vec::new();
+    }
+    if let Some(known) = structure_behind(param.c_type) {
+        // Only the driver knows what is in them.
+        if known.token || known.size == 0 {
+            return Vec::new();
+        }
+        let structs = bytes.chunks_exact(known.size as usize).enumerate();
+        let parts = structs.flat_map(|(element, one)| {
+            let plain = known.fields.iter().filter(move |field| {
+                field.when.is_none_or(|when| when.holds(one))
+                    && matches!(field.meaning, Meaning::Plain | Meaning::MayDiffer)
+            });
+            plain.filter_map(move |field| {
+                let (start, size) = (field.offset as usize, field.size as usize);
+                let part = one.get(start..start + size)?;
+                Some(((element * known.size as usize + start) as u64, part))
+            })
+        });
+        return parts.collect();
+    }
+    match pointee {
+        "size_t" | "unsigned long long" | "cuuint64_t" | "int" | "unsigned int" | "float"
+        | "cuuint32_t" | "char" | "unsigned char" => all(),
+        _ if enumeration(pointee).is_some() => all(),
+        _ => Vec::new(),
+    }
+}
+
+/// Writes bytes of the recording to rows of the program's memory: address, length.
+pub(crate) fn write_rows(
+    trace: &Trace,
+    snapshot: &Snapshot<'_>,
+    rows: &[(u64, u64)],
+) -> Result<(), MissingBytes> {
+    let bytes = trace.resolve(snapshot.bytes);
+    let bytes = bytes.map_err(|damage| MissingBytes(damage.what.clone()))?;
+    let mut rest = &*bytes;
+    for &(address, length) in rows {
+        let (row, behind) = rest.split_at(rest.len().min(length as usize));
+        rest = behind;
+        if !row.is_empty() && !memory::write(address, row) {
+            return Err(MissingBytes(format!(
+                "the program's memory at {address:#x} cannot be written"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! What happens at each call of the program.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cutape_diff::OneByOne;
+use cutape_format::{Call, MadeCall, Trace};
+use cutape_registry::Function;
+
+use crate::answers::{MissingBytes, give_cubin, write_values};
+use crate::copied::Copies;
+use crate::kernels::Kernels;
+use crate::live::LiveCall;
+use crate::mismatch::{Difference, Mismatch};
+use crate::outcome::OutcomeFile;
+use crate::query::{Sort, sort_of};
+use crate::threads::Threads;
+
+/// What follows a call that is not the recorded one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMismatch {
+    /// The process ends.
+    Stop,
+    /// The thread goes on at the next recorded call that matches.
+    Warn,
+}
+
+/// How a program is played.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The recording.
+    pub trace: PathBuf,
+    /// The file to create that says how far the program has come; the process that creates it is the
+    /// one that is played.
+    pub outcome: Option<PathBuf>,
+    /// What follows a mismatch.
+    pub on_mismatch: OnMismatch,
+}
+
+/// A call of the program that the driver is to make.
+#[derive(Debug)]
+pub struct Begun {
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// The driver's answer counts.
+    Own,
+    /// A query, and the recorded answer.
+    Query(Option<Call<'static>>),
+    /// The recorded call that it is, and its thread.
+    Effect(usize, Call<'static>, MadeCall),
+}
+
+/// What the driver has to do with a call.
+#[derive(Debug)]
+pub enum Turn {
+    /// Make it, and tell [`Player::after`] the result.
+    Make(Begun),
+    /// Return this result.
+    Return(i32),
+}
+
+/// A program that is played.
+pub struct Player {
+    process: u32,
+    on_mismatch: OnMismatch,
+    state: Mutex<State>,
+}
+
+/// What threads share.
+pub(crate) struct State {
+    pub(crate) trace: &'static Trace,
+    pub(crate) comparison: OneByOne<'static>,
+    pub(crate) threads: Threads<'static>,
+    pub(crate) kernels: Kernels,
+    pub(crate) copies: Copies,
+    outcome: OutcomeFile,
+    played: u64,
+}
+
+thread_local! {
+    /// The recorded thread whose calls this thread makes.
+    static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The driver is at work on a call of this thread.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Player {
+    /// Opens the recording; `None` if another process plays it.
+    ///
+    /// # Errors
+    /// What is wrong with the trace.
+    pub fn open(options: &Options) -> Result<Option<Self>, String> {
+        let Some(outcome) = OutcomeFile::create(options.outcome.as_deref()) else {
+            return Ok(None);
+        };
+        let trace = Trace::open(Path::new(&options.trace)).map_err(|error| error.to_string())?;
+        // Until the process ends: the driver is never unloaded while it is used.
+        let trace: &'static Trace = Box::leak(Box::new(trace));
+        let mut kernels = Kernels::default();
+        let mut comparison = OneByOne::new(trace);
+        let mut threads = Threads::of(trace, &mut kernels);
+        for thread in &mut threads.all {
+            thread.pass_queries(&mut comparison);
+        }
+        Ok(Some(Self {
+            process: std::process::id(),
+            on_mismatch: options.on_mismatch,
+            state: Mutex::new(State {
+                trace,
+                comparison,
+                threads,
+                kernels,
+                copies: Copies::default(),
+                outcome,
+                played: 0,
+            }),
+        }))
+    }
+
+    /// Whether the calls of this process are played: not those of a forked child.
+    pub fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to do with a call: registers and words of the stack.
+    pub fn before(&self, function: &'static Function, words: &[u64]) -> Turn {
+        let sort = sort_of(function);
+        let own = || {
+            Turn::Make(Begun { what: What::Own })
+        };
+        // Calls of callbacks that the driver calls are not recorded as others are.
+        if sort == Sort::EntryPoint || IS_INSIDE.get() || !self.is_of_this_process() {
+            return own();
+        }
+        let live = LiveCall { function, words };
+        let mut state = self.lock();
+        let begun = match sort {
+            Sort::Effect => match state.find(THREAD.get(), live, self.on_mismatch) {
+                Ok(found) => {
+                    THREAD.set(Some(found.0));
+                    self.begin_effect(&mut state, live, found)
+                }
+                Err(mismatch) => {
+                    self.report(&mut state, &mismatch);
+                    return own();
+                }
+            },
+            _ => self.begin_query(&mut state, live, sort),
+        };
+        if let Turn::Make(Begun { what: What::Query(_) | What::Effect(..) }) = begun {
+            IS_INSIDE.set(true);
+        }
+        begun
+    }
+
+    fn begin_effect(
+        &self,
+        state: &mut State,
+        live: LiveCall<'_>,
+        (thread, recorded, made): (usize, Call<'static>, MadeCall),
+    ) -> Turn {
+        let unseen = state.threads.all.get_mut(thread);
+        for call in unseen.map(|thread| thread.take_unseen()).unwrap_or_default() {
+            self.see_notes(state, thread, &call);
+        }
+        let result = recorded.leave.map(|leave| leave.result);
+        let as_read = made.at_place_of(&recorded);
+        state.copies.pointers.learn(live.function, &recorded, &as_read);
+        match result {
+            None => {
+                self.fail(state, Difference::InFlight, thread, &recorded);
+                Turn::Make(Begun { what: What::Own })
+            }
+            Some(0) => Turn::Make(Begun {
+                what: What::Effect(thread, recorded, made),
+            }),
+            Some(code) => {
+                let mut made = made;
+                made.returned(code);
+                self.conclude(state, thread, &recorded, &made);
+                Turn::Return(code)
+            }
+        }
+    }
+
+    fn begin_query(&self, state: &mut State, live: LiveCall<'_>, sort: Sort) -> Turn {
+        let answer = state.answer(THREAD.get(), live, sort);
+        if let Some(call) = &answer
+            && let Some(thread) = THREAD.get()
+            && let Some(own) = state.threads.all.get_mut(thread)
+            && own.sees(call)
+        {
+            self.see_notes(state, thread, call);
+        }
+        match answer.as_ref().and_then(|call| call.leave) {
+            Some(leave) if leave.result != 0 => Turn::Return(leave.result),
+            _ => Turn::Make(Begun {
+                what: What::Query(answer),
+            }),
+        }
+    }
+
+    /// Takes in what the driver has returned; the result that the program gets.
+    pub fn after(&self, begun: Begun, function: &'static Function, words: &[u64], result: i32) -> i32 {
+        let live = LiveCall { function, words };
+        match begun.what {
+            What::Own => return result,
+            What::Query(answer) => {
+                IS_INSIDE.set(false);
+                let mut state = self.lock();
+                let Some(recorded) = answer else {
+                    state.take_own(live, result);
+                    return result;
+                };
+                let mut made = MadeCall::new(recorded.signature, &live.arguments());
+                if result == 0 {
+                    live.add_outputs(&mut made, &recorded, result);
+                    state.comparison.take_live(&made.at_place_of(&recorded));
+                }
+                write_values(function, &recorded, &live.arguments());
+                recorded.leave.map_or(result, |leave| leave.result)
+            }
+            What::Effect(thread, recorded, mut made) => {
+                IS_INSIDE.set(false);
+                let mut state = self.lock();
+                if result != 0 && function.returns_result {
+                    self.fail(&mut state, Difference::Unsupported(result), thread, &recorded);
+                }
+                give_cubin(function, &recorded, &live.arguments(), state.trace);
+                live.add_outputs(&mut made, &recorded, 0);
+                write_values(function, &recorded, &live.arguments());
+                let State { copies, trace, comparison, .. } = &mut *state;
+                if let Err(missing) = copies.returned((trace, comparison), function, &recorded) {
+                    self.lack(&mut state, missing, thread, &recorded);
+                }
+                self.conclude(&mut state, thread, &recorded, &made);
+                recorded.leave.map_or(result, |leave| leave.result)
+            }
+        }
+    }
+
+    /// A call with an effect has returned.
+    fn conclude(&self, state: &mut State, thread: usize, recorded: &Call<'static>, made: &MadeCall) {
+        let made = made.at_place_of(recorded);
+        state.comparison.take_both(recorded, &made);
+        self.see_notes(state, thread, recorded);
+        let State { threads, comparison, .. } = state;
+        if let Some(own) = threads.all.get_mut(thread) {
+            own.advance(comparison);
+        }
+        state.played += 1;
+        let (played, left) = (state.played, state.threads.first_left());
+        state.outcome.set(played, left);
+    }
+
+    fn see_notes(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+        let State { copies, trace, comparison, .. } = &mut *state;
+        if let Err(missing) = copies.notes((trace, comparison), recorded) {
+            self.lack(state, missing, thread, recorded);
+        }
+    }
+
+    fn lack(&self, state: &mut State, missing: MissingBytes, thread: usize, recorded: &Call<'_>) {
+        self.fail(state, Difference::Bytes(missing.0), thread, recorded);
+    }
+
+    fn fail(&self, state: &mut State, difference: Difference, thread: usize, recorded: &Call<'_>) {
+        let State { trace, comparison, .. } = &mut *state;
+        let mismatch = Mismatch::new(difference, thread, Some(recorded), (trace, comparison));
+        self.report(state, &mismatch);
+    }
+
+    /// Reports a mismatch, and ends the process unless it may go on.
+    fn report(&self, state: &mut State, mismatch: &Mismatch) {
+        state.outcome.add(&mismatch.json());
+        let text = format!("cutape: {}\n", mismatch.text());
+        {
+            use std::io::Write;
+            // The program must not go on because stderr is full.
+            let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        }
+        if self.on_mismatch == OnMismatch::Stop {
+            // SAFETY: what the program has printed so far helps to find the mistake; its handlers
+            // for the end would call the driver, and do not run.
+            unsafe {
+                libc::fflush(std::ptr::null_mut());
+                libc::_exit(1);
+            }
+        }
+    }
+}
