@@ -82,7 +82,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         (NullSetting::PlayMismatch, arguments.on_mismatch.word().into()),
     ];
     let settings = settings.map(|(setting, value)| (setting.name().to_owned(), value));
-    let variables = settings.into_iter().chain(machine(&trace));
+    // The trace is that of the program, or of a process that the program started.
+    let is_programs = trace.meta_value("exit.process") == Some(&trace.head().process.to_string());
+    let parent = is_programs.then(|| {
+        let parent = std::process::id().to_string();
+        (NullSetting::PlayParent.name().to_owned(), parent.into())
+    });
+    let variables = settings.into_iter().chain(parent).chain(machine(&trace));
     let status = run_with_driver(&arguments.program, &library::null_driver()?, variables)?;
     let outcome = Outcome::read(&outcome_file)?;
     let is_played = outcome.is_some();

@@ -20,7 +20,8 @@
 //! - `CUTAPE_NULL_SCHEDULE=eager|lazy|random:SEED`: when enqueued work runs: as soon as possible
 //!   (default), as late as the manual allows, or at seeded moments on a thread of its own.
 //! - `CUTAPE_NULL_PLAY=TRACE`: calls get the answers of a recording, and no kernel runs (`player`).
-//!   The process that creates the file `CUTAPE_NULL_PLAY_OUTCOME` is played, without it every one.
+//!   The process that creates the file `CUTAPE_NULL_PLAY_OUTCOME` is played, without it every one;
+//!   with `CUTAPE_NULL_PLAY_PARENT=PID` only a child of that process.
 //!   `CUTAPE_NULL_PLAY_MISMATCH=stop|warn`: what follows a call that is not the recorded one
 //!   (default stop).
 //!
@@ -190,6 +191,7 @@ impl Settings {
         let play = variable(NullSetting::Play).map(|trace| cutape_play::Options {
             trace: trace.into(),
             outcome: variable(NullSetting::PlayOutcome).map(Into::into),
+            parent: variable(NullSetting::PlayParent).and_then(|text| text.parse().ok()),
             on_mismatch,
         });
         let mut number = |setting: NullSetting, default: u64, range: RangeInclusive<u64>| {

@@ -13,8 +13,14 @@ use crate::memory;
 #[derive(Clone, Debug)]
 pub(crate) struct MissingBytes(pub(crate) String);
 
-/// Writes the values that a recorded call returned through pointers.
-pub(crate) fn write_values(function: &Function, recorded: &Call<'_>, arguments: &[u64]) {
+/// Writes the values that a recorded call returned through pointers. Addresses among them, such as
+/// those in tensor maps, become the program's: `live` says which.
+pub(crate) fn write_values(
+    function: &Function,
+    recorded: &Call<'_>,
+    arguments: &[u64],
+    live: &dyn Fn(u64) -> Option<u64>,
+) {
     let Some(leave) = &recorded.leave else { return };
     for snapshot in leave.snapshots() {
         let position = usize::from(snapshot.parameter);
@@ -30,9 +36,23 @@ pub(crate) fn write_values(function: &Function, recorded: &Call<'_>, arguments: 
         }
         for (start, part) in values(param, recorded, bytes) {
             // The driver has checked the pointer; what cannot be written is the program's mistake.
-            let _ = memory::write(address.wrapping_add(start), part);
+            let _ = memory::write(address.wrapping_add(start), &with_addresses(part, live));
         }
     }
+}
+
+/// Bytes in which words that are recorded addresses of objects are the program's.
+fn with_addresses(bytes: &[u8], live: &dyn Fn(u64) -> Option<u64>) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for word in bytes.as_chunks_mut::<8>().0 {
+        let recorded = u64::from_le_bytes(*word);
+        if recorded >> 32 != 0
+            && let Some(live) = live(recorded)
+        {
+            *word = live.to_le_bytes();
+        }
+    }
+    bytes
 }
 
 /// Gives the program the recorded cubin of a link, as the driver's own memory: another driver links

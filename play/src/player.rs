@@ -34,6 +34,8 @@ pub struct Options {
     /// The file to create that says how far the program has come; the process that creates it is the
     /// one that is played.
     pub outcome: Option<PathBuf>,
+    /// Only a child of this process is played: the program itself, and not what it starts.
+    pub parent: Option<u32>,
     /// What follows a mismatch.
     pub on_mismatch: OnMismatch,
 }
@@ -81,6 +83,13 @@ pub(crate) struct State {
     played: u64,
 }
 
+impl State {
+    fn write_values(&self, live: LiveCall<'_>, recorded: &Call<'_>) {
+        let address = |recorded| self.comparison.live_address(recorded);
+        write_values(live.function, recorded, &live.arguments(), &address);
+    }
+}
+
 thread_local! {
     /// The recorded thread whose calls this thread makes.
     static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
@@ -94,6 +103,11 @@ impl Player {
     /// # Errors
     /// What is wrong with the trace.
     pub fn open(options: &Options) -> Result<Option<Self>, String> {
+        // SAFETY: it only asks the system.
+        let parent = unsafe { libc::getppid() } as u32;
+        if options.parent.is_some_and(|known| known != parent) {
+            return Ok(None);
+        }
         let Some(outcome) = OutcomeFile::create(options.outcome.as_deref()) else {
             return Ok(None);
         };
@@ -225,7 +239,7 @@ impl Player {
                     live.add_outputs(&mut made, &recorded, result);
                     state.comparison.take_live(&made.at_place_of(&recorded));
                 }
-                write_values(function, &recorded, &live.arguments());
+                state.write_values(live, &recorded);
                 recorded.leave.map_or(result, |leave| leave.result)
             }
             What::Effect(thread, recorded, mut made) => {
@@ -236,7 +250,7 @@ impl Player {
                 }
                 give_cubin(function, &recorded, &live.arguments(), state.trace);
                 live.add_outputs(&mut made, &recorded, 0);
-                write_values(function, &recorded, &live.arguments());
+                state.write_values(live, &recorded);
                 let State { copies, trace, comparison, .. } = &mut *state;
                 if let Err(missing) = copies.returned((trace, comparison), function, &recorded) {
                     self.lack(&mut state, missing, thread, &recorded);
