@@ -1,6 +1,7 @@
 //! Compares the calls of a running program with those of a trace, one by one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use cutape_format::{Call, Trace};
 use rustc_hash::FxHashMap;
@@ -35,8 +36,14 @@ struct Pairs {
 
 impl Pairs {
     fn bind(&mut self, recorded: u32, live: u32) {
-        self.to_live.insert(recorded, live);
-        self.to_recorded.insert(live, recorded);
+        let old_live = self.to_live.insert(recorded, live);
+        let old_recorded = self.to_recorded.insert(live, recorded);
+        if let Some(old) = old_live.filter(|&old| old != live) {
+            self.to_recorded.remove(&old);
+        }
+        if let Some(old) = old_recorded.filter(|&old| old != recorded) {
+            self.to_live.remove(&old);
+        }
     }
 }
 
@@ -104,7 +111,10 @@ impl<'t> OneByOne<'t> {
         let pairs = of_recorded.refs.into_iter().zip(of_live.refs);
         let pairs: Vec<(u32, u32)> = pairs.collect();
         let known = self.known();
-        if !pairs.iter().all(|&(recorded, live)| known.are_same(recorded, live)) {
+        if !pairs
+            .iter()
+            .all(|&(recorded, live)| known.are_same(recorded, live))
+        {
             return false;
         }
         for (recorded, live) in pairs {
@@ -147,33 +157,40 @@ impl<'t> OneByOne<'t> {
         Some(hash((asked.hash, refs?)))
     }
 
-    /// Takes in that the program has made a recorded call; both have returned.
-    pub fn take_both(&mut self, recorded: &Call<'_>, live: &Call<'_>) {
-        let before = [&self.recorded, &self.live].map(|reader| reader.numbers.facts.len());
-        self.take_recorded(recorded);
-        self.take_live(live);
-        let [of_recorded, of_live] = before;
-        let kind = |facts: &[ObjectFacts], number: usize| facts.get(number).map(|one| one.kind);
-        let (recorded, live) = (&self.recorded.numbers.facts, &self.live.numbers.facts);
-        let mut others: Vec<usize> = (of_live..live.len()).collect();
-        for number in of_recorded..recorded.len() {
-            let is_it = |&other: &usize| kind(live, other) == kind(recorded, number);
+    /// Takes in that the program has made a recorded call; both have returned. The objects that they
+    /// have created correspond.
+    pub fn take_both(&mut self, recorded: &Call<'_>, live: &Call<'_>) -> [Range<u32>; 2] {
+        let created = [self.take_recorded(recorded), self.take_live(live)];
+        self.bind(created.clone());
+        created
+    }
+
+    /// Takes in a recorded call that the program does not make, or whose place does not count; the
+    /// numbers of the objects that it has created.
+    pub fn take_recorded(&mut self, call: &Call<'_>) -> Range<u32> {
+        self.now += 2;
+        take(&mut self.recorded, call, self.now)
+    }
+
+    /// The same for a call of the program that the recording lacks.
+    pub fn take_live(&mut self, call: &Call<'_>) -> Range<u32> {
+        self.now += 2;
+        take(&mut self.live, call, self.now)
+    }
+
+    /// From now on, these objects of the recording and of the program correspond, and no others: each
+    /// to the first of its kind.
+    pub fn bind(&mut self, [recorded, live]: [Range<u32>; 2]) {
+        let kind =
+            |facts: &[ObjectFacts], number: u32| facts.get(number as usize).map(|one| one.kind);
+        let (of_recorded, of_live) = (&self.recorded.numbers.facts, &self.live.numbers.facts);
+        let mut others: Vec<u32> = live.collect();
+        for number in recorded {
+            let is_it = |&other: &u32| kind(of_live, other) == kind(of_recorded, number);
             if let Some(at) = others.iter().position(is_it) {
-                self.pairs.bind(number as u32, others.remove(at) as u32);
+                self.pairs.bind(number, others.remove(at));
             }
         }
-    }
-
-    /// Takes in a recorded call that the program does not make, or whose place does not count.
-    pub fn take_recorded(&mut self, call: &Call<'_>) {
-        self.now += 2;
-        take(&mut self.recorded, call, self.now);
-    }
-
-    /// Takes in a call of the program that the recording lacks, or whose place does not count.
-    pub fn take_live(&mut self, call: &Call<'_>) {
-        self.now += 2;
-        take(&mut self.live, call, self.now);
     }
 
     /// Where the memory at a recorded address is in the program.
@@ -185,8 +202,10 @@ impl<'t> OneByOne<'t> {
     }
 }
 
-/// Applies a call that begins at `now` and has returned before the next.
-fn take(reader: &mut Reader<'_>, call: &Call<'_>, now: u64) {
+/// Applies a call that begins at `now` and has returned before the next; the numbers of the objects
+/// that it has created.
+fn take(reader: &mut Reader<'_>, call: &Call<'_>, now: u64) -> Range<u32> {
+    let before = reader.numbers.facts.len() as u32;
     let mut call = call.clone();
     call.ticks = now;
     if let Some(leave) = &mut call.leave {
@@ -194,6 +213,7 @@ fn take(reader: &mut Reader<'_>, call: &Call<'_>, now: u64) {
     }
     reader.observe(&call, &mut Nothing);
     reader.settle(now + 1, call.thread, call.index);
+    before..reader.numbers.facts.len() as u32
 }
 
 /// Takes no parts.

@@ -4,7 +4,7 @@
 use cutape_format::layout::field;
 use cutape_format::{Call, Snapshot, Trace};
 use cutape_registry::{
-    Family, Function, Length, LinkOp, Meaning, Param, Role, enumeration, structure_behind,
+    Family, Function, Kind, Length, LinkOp, Meaning, Param, Role, enumeration, structure_behind,
 };
 
 use crate::memory;
@@ -81,6 +81,8 @@ fn values<'b>(param: &Param, call: &Call<'_>, bytes: &'b [u8]) -> Vec<(u64, &'b 
     let all = || vec![(0, bytes)];
     let length = match param.role {
         Role::Text(_) => return all(),
+        // Devices are numbers.
+        Role::Get(Kind::Device) | Role::Find(Kind::Device, _) => return all(),
         Role::Out(length) | Role::InOut(length) => length,
         _ => return Vec::new(),
     };

@@ -44,7 +44,11 @@ impl Copies {
             })?;
             Ok((live, length))
         });
-        write_rows(trace, snapshot, &live.collect::<Result<Vec<_>, MissingBytes>>()?)
+        write_rows(
+            trace,
+            snapshot,
+            &live.collect::<Result<Vec<_>, MissingBytes>>()?,
+        )
     }
 
     /// Writes what a recorded call had copied to the host when it returned; remembers what it has
@@ -74,7 +78,8 @@ impl Copies {
             is_complete = true;
         }
         if !is_complete {
-            self.pending.insert((recorded.thread, recorded.number), targets);
+            self.pending
+                .insert((recorded.thread, recorded.number), targets);
         }
         Ok(())
     }

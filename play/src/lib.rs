@@ -21,6 +21,7 @@
 
 mod answers;
 mod copied;
+mod exchange;
 mod host_pointers;
 mod kernels;
 mod live;
