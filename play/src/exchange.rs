@@ -57,15 +57,9 @@ impl State {
         if to.made.len() > from.made.len() {
             return false;
         }
-        let own = from.made.iter().map(|made| &made.recorded);
-        let mut others = to.all_effects();
-        let is_same = |call: &Call<'_>, other: Option<&Call<'_>>| {
-            other.is_some_and(|other| other.signature.name == call.signature.name)
-        };
-        own.into_iter().all(|call| is_same(call, others.next()))
-            && others
-                .next()
-                .is_some_and(|call| call.signature.name == function)
+        let mut functions = to.all_effects().map(|call| call.signature.name.as_str());
+        let mut own = from.made.iter().map(|made| made.function.name);
+        own.all(|name| functions.next() == Some(name)) && functions.next() == Some(function)
     }
 
     /// The program's thread that was the recorded thread `from` is `to` from now on, and the other
@@ -99,13 +93,11 @@ impl State {
         thread.begin_again(comparison);
         thread.is_taken = is_taken;
         for one in made {
-            let Some(recorded) = thread.next().cloned() else {
+            let Some(index) = thread.next().map(|call| call.index) else {
                 return;
             };
-            let [_, live] = one.created;
-            let created = [comparison.take_recorded(&recorded), live];
-            comparison.bind(created.clone());
-            thread.made.push(Made { recorded, created });
+            comparison.bind(index, one.created.clone());
+            thread.made.push(one);
             thread.advance(comparison);
         }
     }

@@ -20,7 +20,7 @@ pub(crate) enum Unmatched {
 
 impl State {
     fn read(&self, live: LiveCall<'_>, recorded: &Call<'static>) -> MadeCall {
-        let host = |address| self.copies.live(&self.comparison, address);
+        let host = |address| self.copies.live(&self.comparison, recorded.index, address);
         live.read(recorded, &self.kernels, &host)
     }
 
@@ -33,7 +33,7 @@ impl State {
         let made = self.read(live, recorded);
         let is_equal = self
             .comparison
-            .are_equal(recorded, &made.at_place_of(recorded));
+            .are_equal(recorded.index, &made.at_place_of(recorded));
         is_equal.then_some(made)
     }
 
@@ -100,9 +100,8 @@ impl State {
             let Some(made) = self.matched(live, recorded) else {
                 continue;
             };
-            for call in coming.iter().take(skipped) {
-                self.comparison.take_recorded(call);
-                self.threads.all.get_mut(at)?.advance(&mut self.comparison);
+            for _ in 0..skipped {
+                self.threads.all.get_mut(at)?.advance(&self.comparison);
             }
             self.begin(at);
             return Some((at, recorded.clone(), made));
@@ -124,13 +123,13 @@ impl State {
             Some(recorded) if recorded.signature.name == live.function.name => {
                 let made = self.read(live, recorded);
                 let made = made.at_place_of(recorded);
-                Difference::Arguments(self.comparison.changes(recorded, &made))
+                Difference::Arguments(self.comparison.changes(recorded.index, &made))
             }
             Some(recorded) => {
                 Difference::Function(live.function.name.to_owned(), self.values(live, recorded))
             }
         };
-        let at_trace = (self.trace, &mut self.comparison);
+        let at_trace = (self.trace, &self.comparison);
         Mismatch::new(difference, at.unwrap_or(0), next.as_ref(), at_trace)
     }
 
@@ -162,7 +161,8 @@ impl State {
         if let Some(sample) = self.threads.sample(live.function) {
             let mut made = MadeCall::new(sample.signature, &live.arguments());
             live.add_outputs(&mut made, &sample, result);
-            self.comparison.take_live(&made.at_place_of(&sample));
+            let now = self.comparison.enter();
+            self.comparison.take_live(&made.at_place_of(&sample), now);
         }
     }
 }

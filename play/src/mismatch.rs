@@ -37,10 +37,10 @@ impl Mismatch {
         difference: Difference,
         thread: usize,
         expected: Option<&Call<'_>>,
-        (trace, comparison): (&Trace, &mut OneByOne<'_>),
+        (trace, comparison): (&Trace, &OneByOne<'_>),
     ) -> Self {
         let expected = expected.map(|call| {
-            let values = comparison.recorded_values(call);
+            let values = comparison.recorded_values(call.index);
             (
                 call.index,
                 call.signature.name.clone(),

@@ -1,6 +1,7 @@
 //! What happens at each call of the program.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,6 @@ use cutape_diff::OneByOne;
 use cutape_format::{Call, MadeCall, Trace};
 use cutape_registry::{Function, Param, Role};
 
-use crate::answers::{MissingBytes, give_cubin, write_values};
 use crate::copied::Copies;
 use crate::exchange::MOST_CALLS;
 use crate::kernels::Kernels;
@@ -18,7 +18,9 @@ use crate::matching::Unmatched;
 use crate::mismatch::{Difference, Mismatch};
 use crate::outcome::OutcomeFile;
 use crate::query::{Sort, sort_of};
-use crate::threads::{Made, Threads};
+use crate::threads::{Made, Threads, known};
+use crate::values::addresses;
+use crate::values::{MissingBytes, give_cubin, write_values};
 
 /// What follows a call that is not the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +58,20 @@ enum What {
     Own,
     /// A query, and the recorded answer.
     Query(Option<Call<'static>>),
-    /// The recorded call that it is, and its thread.
-    Effect(usize, Call<'static>, MadeCall),
+    Effect(Box<Effect>),
+}
+
+/// A call with an effect.
+#[derive(Debug)]
+struct Effect {
+    /// The recorded thread.
+    thread: usize,
+    recorded: Call<'static>,
+    made: MadeCall,
+    /// When it was entered.
+    entered: u64,
+    /// What it has created, if it was taken in when it was entered.
+    taken: Option<Range<u32>>,
 }
 
 /// What the driver has to do with a call.
@@ -102,7 +116,20 @@ fn is_fork_of_other(starter: u32) -> bool {
 const MOST_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Whether a call ends the object that it is given.
+fn ends(param: &Param) -> bool {
+    matches!(param.role, Role::Destroy(_))
+}
+
 impl State {
+    /// Takes in a call of the program; what it has created.
+    fn take(&mut self, effect: &Effect) -> Range<u32> {
+        let as_read = effect.made.at_place_of(&effect.recorded);
+        let created = self.comparison.take_live(&as_read, effect.entered);
+        self.comparison.bind(effect.recorded.index, created.clone());
+        created
+    }
+
     /// The recorded thread whose calls this thread makes.
     pub(crate) fn thread(&self) -> Option<usize> {
         *self.slots.get(SLOT.get()?)?
@@ -120,7 +147,8 @@ impl State {
     }
 
     fn write_values(&self, live: LiveCall<'_>, recorded: &Call<'_>) {
-        let address = |recorded| self.comparison.live_address(recorded);
+        let index = recorded.index;
+        let address = |address| self.comparison.live_address(index, address);
         write_values(live.function, recorded, &live.arguments(), &address);
     }
 }
@@ -148,10 +176,10 @@ impl Player {
         // Until the process ends: the driver is never unloaded while it is used.
         let trace: &'static Trace = Box::leak(Box::new(trace));
         let mut kernels = Kernels::default();
-        let mut comparison = OneByOne::new(trace);
+        let comparison = OneByOne::new(trace, &addresses).map_err(|error| error.to_string())?;
         let mut threads = Threads::of(trace, &mut kernels);
         for thread in &mut threads.all {
-            thread.pass_queries(&mut comparison);
+            thread.pass_queries(&comparison);
         }
         Ok(Some(Self {
             process: std::process::id(),
@@ -241,23 +269,34 @@ impl Player {
             self.see_notes(state, thread, &call);
         }
         let result = recorded.leave.map(|leave| leave.result);
-        let as_read = made.at_place_of(&recorded);
-        state
-            .copies
-            .pointers
-            .learn(live.function, &recorded, &as_read);
+        let mut effect = Box::new(Effect {
+            thread,
+            recorded,
+            made,
+            entered: state.comparison.enter(),
+            taken: None,
+        });
+        let as_read = effect.made.at_place_of(&effect.recorded);
+        let pointers = &mut state.copies.pointers;
+        pointers.learn(live.function, &effect.recorded, &as_read);
         match result {
             None => {
-                self.fail(state, Difference::InFlight, thread, &recorded);
+                self.fail(state, Difference::InFlight, thread, &effect.recorded);
                 Turn::Make(Begun { what: What::Own })
             }
-            Some(0) => Turn::Make(Begun {
-                what: What::Effect(thread, recorded, made),
-            }),
+            Some(0) => {
+                // Before another thread gets the handle or the address again.
+                if live.function.params.iter().any(ends) {
+                    effect.made.returned(0);
+                    effect.taken = Some(state.take(&effect));
+                }
+                Turn::Make(Begun {
+                    what: What::Effect(effect),
+                })
+            }
             Some(code) => {
-                let mut made = made;
-                made.returned(code);
-                self.conclude(state, thread, &recorded, &made);
+                effect.made.returned(code);
+                self.conclude(state, *effect);
                 Turn::Return(code)
             }
         }
@@ -311,51 +350,52 @@ impl Player {
                 let mut made = MadeCall::new(recorded.signature, &live.arguments());
                 if result == 0 {
                     live.add_outputs(&mut made, &recorded, result);
-                    state.comparison.take_live(&made.at_place_of(&recorded));
+                    let now = state.comparison.enter();
+                    let as_read = made.at_place_of(&recorded);
+                    state.comparison.take_live(&as_read, now);
                 }
                 state.write_values(live, &recorded);
                 recorded.leave.map_or(result, |leave| leave.result)
             }
-            What::Effect(thread, recorded, mut made) => {
+            What::Effect(mut effect) => {
                 IS_INSIDE.set(false);
                 let mut state = self.lock();
+                let (thread, recorded) = (effect.thread, &effect.recorded);
                 if result != 0 && function.returns_result {
                     self.fail(
                         &mut state,
                         Difference::Unsupported(result),
                         thread,
-                        &recorded,
+                        recorded,
                     );
                 }
-                give_cubin(function, &recorded, &live.arguments(), state.trace);
-                live.add_outputs(&mut made, &recorded, 0);
-                state.write_values(live, &recorded);
+                give_cubin(function, recorded, &live.arguments(), state.trace);
+                live.add_outputs(&mut effect.made, recorded, 0);
+                state.write_values(live, recorded);
                 let State {
                     copies,
                     trace,
                     comparison,
                     ..
                 } = &mut *state;
-                if let Err(missing) = copies.returned((trace, comparison), function, &recorded) {
-                    self.lack(&mut state, missing, thread, &recorded);
+                if let Err(missing) = copies.returned((trace, comparison), function, recorded) {
+                    self.lack(&mut state, missing, thread, recorded);
                 }
-                self.conclude(&mut state, thread, &recorded, &made);
-                recorded.leave.map_or(result, |leave| leave.result)
+                let code = recorded.result().unwrap_or(result);
+                self.conclude(&mut state, *effect);
+                code
             }
         }
     }
 
     /// A call with an effect has returned.
-    fn conclude(
-        &self,
-        state: &mut State,
-        thread: usize,
-        recorded: &Call<'static>,
-        made: &MadeCall,
-    ) {
-        let as_read = made.at_place_of(recorded);
-        let created = state.comparison.take_both(recorded, &as_read);
-        self.see_notes(state, thread, recorded);
+    fn conclude(&self, state: &mut State, effect: Effect) {
+        let taken = effect.taken.clone();
+        let created = taken.unwrap_or_else(|| state.take(&effect));
+        let Effect {
+            thread, recorded, ..
+        } = effect;
+        self.see_notes(state, thread, &recorded);
         let State {
             threads,
             comparison,
@@ -364,10 +404,8 @@ impl Player {
         if let Some(own) = threads.all.get_mut(thread) {
             own.is_busy = false;
             if own.made.len() < MOST_CALLS {
-                own.made.push(Made {
-                    recorded: recorded.clone(),
-                    created,
-                });
+                own.made
+                    .extend(known(&recorded).map(|function| Made { function, created }));
             }
             own.advance(comparison);
         }

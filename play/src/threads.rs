@@ -32,9 +32,9 @@ pub(crate) struct Thread<'t> {
 
 /// A recorded call that the program has made.
 pub(crate) struct Made {
-    pub(crate) recorded: Call<'static>,
-    /// The objects that it has created, in the recording and in the program.
-    pub(crate) created: [Range<u32>; 2],
+    pub(crate) function: &'static Function,
+    /// The objects that it has created in the program.
+    pub(crate) created: Range<u32>,
 }
 
 /// All of them.
@@ -105,7 +105,7 @@ impl<'t> Threads<'t> {
 }
 
 /// The function of a recorded call, if this build knows it.
-fn known(call: &Call<'_>) -> Option<&'static Function> {
+pub(crate) fn known(call: &Call<'_>) -> Option<&'static Function> {
     function(&call.signature.name)
 }
 
@@ -116,7 +116,7 @@ impl<'t> Thread<'t> {
     }
 
     /// Begins again, as if no thread of the program had made its calls.
-    pub(crate) fn begin_again(&mut self, comparison: &mut OneByOne<'t>) {
+    pub(crate) fn begin_again(&mut self, comparison: &OneByOne<'t>) {
         (self.next, self.is_taken) = (0, false);
         self.unseen.clear();
         self.made.clear();
@@ -137,25 +137,24 @@ impl<'t> Thread<'t> {
     }
 
     /// Goes past the next call with an effect, and past the queries behind it.
-    pub(crate) fn advance(&mut self, comparison: &mut OneByOne<'t>) {
+    pub(crate) fn advance(&mut self, comparison: &OneByOne<'t>) {
         self.next += 1;
         self.pass_queries(comparison);
     }
 
     /// Passes the queries before the next call with an effect.
-    pub(crate) fn pass_queries(&mut self, comparison: &mut OneByOne<'t>) {
+    pub(crate) fn pass_queries(&mut self, comparison: &OneByOne<'t>) {
         self.queries.clear();
         while let Some(call) = self.calls.get(self.next)
             && !has_effect(call)
         {
             if known(call).is_some_and(|function| sort_of(function) != Sort::EntryPoint) {
-                let request = comparison.recorded_request(call);
+                let request = comparison.recorded_request(call.index);
                 self.queries
                     .entry(request)
                     .or_default()
                     .push_back(self.next);
             }
-            comparison.take_recorded(call);
             if call.has_notes() {
                 self.unseen.push(self.next);
             }
