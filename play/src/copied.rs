@@ -30,6 +30,17 @@ impl Copies {
         of_object.or_else(|| self.pointers.live(address))
     }
 
+    /// Whether copies whose bytes are still to come write some of these.
+    pub(crate) fn are_awaited(&self, address: u64, length: u64) -> bool {
+        let overlaps = |row: &(u64, u64)| {
+            row.0 < address.saturating_add(length) && address < row.0.saturating_add(row.1)
+        };
+        let targets = self.pending.values().flatten();
+        targets
+            .into_iter()
+            .any(|(_, rows)| rows.iter().any(overlaps))
+    }
+
     /// Rows in the program's memory, of which a recorded call names the first.
     fn live_rows(
         &self,

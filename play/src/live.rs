@@ -43,7 +43,7 @@ impl LiveCall<'_> {
     }
 
     /// The call as a reader of traces sees it, with the memory that the recorded call has.
-    pub(crate) fn read(&self, recorded: &Call<'_>, kernels: &Kernels, host: &Host<'_>) -> MadeCall {
+    pub(crate) fn read(&self, recorded: &Call<'_>, kernels: &Kernels, host: Host<'_>) -> MadeCall {
         let arguments = self.arguments();
         let mut made = MadeCall::new(recorded.signature, &arguments);
         let reading = Reading {
@@ -93,8 +93,15 @@ impl LiveCall<'_> {
     }
 }
 
-/// Where recorded host addresses are in the program.
-pub(crate) type Host<'h> = dyn Fn(u64) -> Option<u64> + 'h;
+/// What is known of the program's host memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Host<'h> {
+    /// Where a recorded address is in the program.
+    pub(crate) live: &'h dyn Fn(u64) -> Option<u64>,
+    /// Whether copies in flight may have written to an address and so many bytes behind it. Then the
+    /// program cannot know the bytes.
+    pub(crate) is_awaited: &'h dyn Fn(u64, u64) -> bool,
+}
 
 /// What there is of a snapshot in the program.
 enum Found {
@@ -109,7 +116,7 @@ struct Reading<'a> {
     arguments: Vec<u64>,
     recorded: &'a Call<'a>,
     kernels: &'a Kernels,
-    host: &'a Host<'a>,
+    host: Host<'a>,
 }
 
 impl Reading<'_> {
@@ -130,6 +137,11 @@ impl Reading<'_> {
         };
         Found::Bytes(match snapshot.field {
             field::POINTEE if self.is_string(position) => memory::string(address),
+            field::POINTEE
+                if self.reads_host(position) && (self.host.is_awaited)(address, length as u64) =>
+            {
+                return Found::AsRecorded;
+            }
             field::POINTEE | field::OPTIONS | field::LIBRARY_OPTIONS => {
                 memory::read(address, length)
             }
@@ -151,6 +163,8 @@ impl Reading<'_> {
                     Family::Copy(_) => self.source_rows(),
                     _ => ranges.next().flatten(),
                 };
+                let is_awaited = |row: &(u64, u64)| (self.host.is_awaited)(row.0, row.1);
+                let rows = rows.filter(|rows| !rows.iter().any(is_awaited));
                 let bytes = rows.and_then(|rows| gather(&rows));
                 // Which sources of a batch the recorder took is up to the driver.
                 match bytes.filter(|bytes| bytes.len() == length) {
@@ -165,6 +179,11 @@ impl Reading<'_> {
     fn is_string(&self, position: usize) -> bool {
         let param = self.function.params.get(position);
         param.is_some_and(|param| param.role == Role::String)
+    }
+
+    fn reads_host(&self, position: usize) -> bool {
+        let param = self.function.params.get(position);
+        param.is_some_and(|param| matches!(param.role, Role::HostRead(_)))
     }
 
     /// The content of the file that the call names.
@@ -227,7 +246,9 @@ impl Reading<'_> {
             return memory::read(buffer, length);
         }
         let mut packed = vec![0; length];
-        for (at, &(offset, size)) in (0..).zip(self.kernels.layout(recorded_kernel)?) {
+        for (at, &(offset, size)) in
+            (0..).zip(self.kernels.layout(self.recorded.index, recorded_kernel)?)
+        {
             let value = memory::word(array.checked_add(at * 8)?)?;
             let value = memory::read(value, size as usize)?;
             let place = packed.get_mut(offset as usize..offset as usize + size as usize)?;
@@ -274,7 +295,7 @@ impl Reading<'_> {
         let ranges = rows_of_ranges(self.recorded, 1).into_iter();
         let live = |(_, rows): (u64, Vec<(u64, u64)>)| {
             let rows = rows.into_iter();
-            rows.map(|(address, length)| Some(((self.host)(address)?, length)))
+            rows.map(|(address, length)| Some(((self.host.live)(address)?, length)))
                 .collect()
         };
         ranges.map(live).collect()

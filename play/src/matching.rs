@@ -3,7 +3,7 @@
 use cutape_format::{Call, MadeCall};
 
 use crate::exchange::Exchange;
-use crate::live::LiveCall;
+use crate::live::{Host, LiveCall};
 use crate::mismatch::{Difference, Mismatch};
 use crate::player::{OnMismatch, State};
 use crate::query::Sort;
@@ -20,8 +20,11 @@ pub(crate) enum Unmatched {
 
 impl State {
     fn read(&self, live: LiveCall<'_>, recorded: &Call<'static>) -> MadeCall {
-        let host = |address| self.copies.live(&self.comparison, recorded.index, address);
-        live.read(recorded, &self.kernels, &host)
+        let host = Host {
+            live: &|address| self.copies.live(&self.comparison, recorded.index, address),
+            is_awaited: &|address, length| self.copies.are_awaited(address, length),
+        };
+        live.read(recorded, &self.kernels, host)
     }
 
     /// The call of the program, if it is that recorded call.
@@ -29,7 +32,6 @@ impl State {
         if recorded.signature.name != live.function.name {
             return None;
         }
-        self.kernels.learn(recorded);
         let made = self.read(live, recorded);
         let is_equal = self
             .comparison
