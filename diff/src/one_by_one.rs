@@ -32,6 +32,9 @@ pub struct OneByOne<'t> {
     now: u64,
 }
 
+/// Names addresses in a call.
+type Addresses<'a> = &'a dyn Fn(&Call<'_>, &mut dyn FnMut(u64));
+
 /// What is kept of a recorded call.
 #[derive(Debug, Default)]
 struct Recorded {
@@ -105,10 +108,7 @@ impl<'t> OneByOne<'t> {
     ///
     /// # Errors
     /// If the trace cannot be read.
-    pub fn new(
-        trace: &'t Trace,
-        addresses: &dyn Fn(&Call<'_>, &mut dyn FnMut(u64)),
-    ) -> Result<Self, Error> {
+    pub fn new(trace: &'t Trace, addresses: Addresses<'_>) -> Result<Self, Error> {
         let lengths_only = settings::lacks_payloads(trace);
         let mut reader = Reader::new(trace, lengths_only);
         let mut recorded: Vec<Recorded> = Vec::new();

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use cutape_diff::{Change, OneByOne};
 use cutape_format::{Call, StackFrame, Trace};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+/// Names and values of what a call is given.
+type Values = Vec<(String, String)>;
 
 /// In what they differ.
 #[derive(Clone, Debug)]
@@ -28,7 +31,7 @@ pub(crate) enum Difference {
 pub(crate) struct Mismatch {
     pub(crate) difference: Difference,
     /// Index, function and arguments of the recorded call, and where the program made it.
-    expected: Option<(u64, String, Vec<(String, String)>, Option<String>)>,
+    expected: Option<(u64, String, Values, Option<String>)>,
     thread: usize,
 }
 
@@ -74,34 +77,37 @@ impl Mismatch {
                 .map(|(name, value)| json!({"name": name, "value": value}))
                 .collect()
         };
-        let mut all = json!({"kind": self.kind(), "thread": self.thread});
+        let mut all = Map::new();
+        let mut add = |name: &str, value: Value| all.insert(name.to_owned(), value);
+        add("kind", json!(self.kind()));
+        add("thread", json!(self.thread));
         if let Some((index, function, values, place)) = &self.expected {
-            all["expected"] = json!({
+            let expected = json!({
                 "call": index,
                 "function": function,
                 "arguments": object(values),
                 "at": place,
             });
+            add("expected", expected);
         }
         match &self.difference {
             Difference::Function(function, values) => {
-                all["made"] = json!({"function": function, "arguments": object(values)});
+                let made = json!({"function": function, "arguments": object(values)});
+                add("made", made);
             }
-            Difference::NoMore(function) => all["made"] = json!({"function": function}),
+            Difference::NoMore(function) => _ = add("made", json!({"function": function})),
             Difference::Arguments(changes) => {
-                all["changes"] = changes
-                    .iter()
-                    .map(|change| {
-                        let [recorded, made] = &change.values;
-                        json!({"what": change.what, "recorded": recorded, "made": made})
-                    })
-                    .collect();
+                let changes = changes.iter().map(|change| {
+                    let [recorded, made] = &change.values;
+                    json!({"what": change.what, "recorded": recorded, "made": made})
+                });
+                add("changes", changes.collect());
             }
-            Difference::Unsupported(result) => all["result"] = json!(name(*result)),
-            Difference::Bytes(why) => all["why"] = json!(why),
+            Difference::Unsupported(result) => _ = add("result", json!(name(*result))),
+            Difference::Bytes(why) => _ = add("why", json!(why)),
             Difference::InFlight => {}
         }
-        all
+        Value::Object(all)
     }
 
     /// For people: lines without a newline at the end.

@@ -57,7 +57,7 @@ enum What {
     /// The driver's answer counts.
     Own,
     /// A query, and the recorded answer.
-    Query(Option<Call<'static>>),
+    Query(Option<Box<Call<'static>>>),
     Effect(Box<Effect>),
 }
 
@@ -314,7 +314,7 @@ impl Player {
         match answer.as_ref().and_then(|call| call.leave) {
             Some(leave) if leave.result != 0 => Turn::Return(leave.result),
             _ => Turn::Make(Begun {
-                what: What::Query(answer),
+                what: What::Query(answer.map(Box::new)),
             }),
         }
     }
@@ -329,7 +329,7 @@ impl Player {
     ) -> i32 {
         let live = LiveCall { function, words };
         match begun.what {
-            What::Own => return result,
+            What::Own => result,
             What::Query(answer) => {
                 IS_INSIDE.set(false);
                 let mut state = self.lock();

@@ -37,7 +37,7 @@ pub(crate) fn rows_of_ranges(call: &Call<'_>, direction: u64) -> Vec<Copied> {
         .map(|word| u64::from_le_bytes(*word))
         .collect();
     let ranges = words.as_chunks::<8>().0.iter();
-    let ranges = ranges.filter(|range| range[0] == direction);
+    let ranges = ranges.filter(|[kind, ..]| *kind == direction);
     ranges
         .filter_map(|&[_, address, row, pitch, rows, slice_pitch, slices, _]| {
             let slices = lines(address, (row, slice_pitch, slices))?.into_iter();
