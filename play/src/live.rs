@@ -137,6 +137,8 @@ impl Reading<'_> {
         };
         Found::Bytes(match snapshot.field {
             field::POINTEE if self.is_string(position) => memory::string(address),
+            // The program's text may be longer or shorter.
+            field::POINTEE if self.is_ptx(position) => memory::string(address),
             field::POINTEE
                 if self.reads_host(position) && (self.host.is_awaited)(address, length as u64) =>
             {
@@ -179,6 +181,13 @@ impl Reading<'_> {
     fn is_string(&self, position: usize) -> bool {
         let param = self.function.params.get(position);
         param.is_some_and(|param| param.role == Role::String)
+    }
+
+    fn is_ptx(&self, position: usize) -> bool {
+        let param = self.function.params.get(position);
+        let is_image = param.is_some_and(|param| param.role == Role::Image);
+        let start = memory::read(self.argument(position), 16).filter(|_| is_image);
+        start.is_some_and(|start| cutape_image::kind(&start) == cutape_image::ImageKind::Ptx)
     }
 
     fn reads_host(&self, position: usize) -> bool {
