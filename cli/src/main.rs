@@ -38,6 +38,7 @@ mod minimize;
 mod observation;
 mod one_rank;
 mod pack;
+mod play;
 #[cfg(test)]
 mod python_options;
 mod race;
@@ -137,6 +138,8 @@ enum Verb {
     Record(record::Arguments),
     /// Re-issue a trace's calls and compare the results.
     Replay(replay::Arguments),
+    /// Run the program again without a GPU, on the answers of a trace.
+    Play(play::Arguments),
     /// Find API misuse in a trace, or in a program while it runs.
     Check(check::Arguments),
     /// Explain a rule of `check`, or list all rules.
@@ -213,7 +216,9 @@ impl Verb {
     fn cleans_up(&self) -> bool {
         match self {
             // They wait for a program, which gets the signal, or restore the terminal.
-            Self::Record(_) | Self::Check(_) | Self::View(_) | Self::Demo(_) => false,
+            Self::Record(_) | Self::Play(_) | Self::Check(_) | Self::View(_) | Self::Demo(_) => {
+                false
+            }
             // Their parents end them.
             Self::ReplayChild(_)
             | Self::ObserveChild(_)
@@ -327,6 +332,7 @@ fn run(verb: Verb) -> ExitCode {
     let outcome = match verb {
         Verb::Record(arguments) => record::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
+        Verb::Play(arguments) => play::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
         Verb::Explain(arguments) => explain::run(arguments),
         Verb::Diff(arguments) => diff::run(arguments),

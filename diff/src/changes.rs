@@ -53,6 +53,12 @@ pub(crate) fn changes(a: &Described, b: &Described, objects: &dyn Objects) -> Ve
     found
 }
 
+/// Names and values of a call's parts.
+pub(crate) fn values(call: &Described) -> Vec<(String, String)> {
+    let items = call.items.iter();
+    items.map(|item| (what(item), text(&item.value))).collect()
+}
+
 fn is_dimension(item: &Item) -> bool {
     ["gridDim", "blockDim"]
         .iter()

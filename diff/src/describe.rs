@@ -103,6 +103,33 @@ fn observe(
         late: Vec::new(),
     };
     reader.observe(call, &mut sink);
+    if let Some(described) = wanted.get_mut(&place) {
+        complete(described, reader, call, sink.items);
+    }
+    for (place, item) in sink.late {
+        if let Some(described) = wanted.get_mut(&place) {
+            described.items.push(item);
+        }
+    }
+}
+
+/// What a call was given, before a reader has applied it.
+pub(crate) fn inputs(reader: &mut Reader<'_>, call: &Call<'_>) -> Described {
+    let mut sink = Items {
+        masks: &Masks::default(),
+        is_wanted: true,
+        wants_late: false,
+        items: Vec::new(),
+        late: Vec::new(),
+    };
+    reader.observe_inputs(call, &mut sink);
+    let mut described = Described::default();
+    complete(&mut described, reader, call, sink.items);
+    described
+}
+
+/// Adds the parts of a call, with the names of objects.
+fn complete(described: &mut Described, reader: &Reader<'_>, call: &Call<'_>, items: Vec<Item>) {
     let labels = &reader.numbers.facts;
     let name = |mut item: Item| {
         if let Value::Place(object, label, ..) = &mut item.value {
@@ -111,17 +138,10 @@ fn observe(
         }
         item
     };
-    if let Some(described) = wanted.get_mut(&place) {
-        described.index = call.index;
-        described.function = call.signature.name.clone();
-        described.layout = reader.layout(call).map(Into::into);
-        described.items.extend(sink.items.into_iter().map(name));
-    }
-    for (place, item) in sink.late {
-        if let Some(described) = wanted.get_mut(&place) {
-            described.items.push(item);
-        }
-    }
+    described.index = call.index;
+    described.function = call.signature.name.clone();
+    described.layout = reader.layout(call).map(Into::into);
+    described.items.extend(items.into_iter().map(name));
 }
 
 /// Keeps the parts of a call.

@@ -33,6 +33,7 @@ mod list;
 mod masks;
 mod noise;
 mod objects;
+mod one_by_one;
 mod order;
 mod parallel;
 mod part;
@@ -52,6 +53,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cutape_format::{Error, Trace, WalkSummary};
 
 pub use aligned::Aligned;
+pub use one_by_one::OneByOne;
 pub use report::{
     CallSite, Change, Difference, Kind, LeftOut, Report, Setting, Side, Spread, Times, UnsetBytes,
 };

@@ -11,6 +11,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectFacts {
     pub(crate) kind: Kind,
+    /// The driver's value for it; of memory its address.
+    pub(crate) handle: u64,
     /// Counts the objects of its kind, from 1, as other verbs do; 0 if no call created it.
     pub(crate) generation: u32,
     /// Index of the call that created or found it; `None` if no call did.
@@ -66,6 +68,7 @@ impl Numbers {
             };
             let number = self.add(ObjectFacts {
                 kind: object.kind,
+                handle: object.handle,
                 generation: object.generation,
                 created: Some(object.created.index),
                 is_owned: object.origin == Origin::Created,
@@ -114,6 +117,7 @@ impl Numbers {
         }
         let number = self.add(ObjectFacts {
             kind,
+            handle,
             generation: 0,
             created: None,
             is_owned: false,

@@ -70,16 +70,44 @@ impl<'t> Reader<'t> {
         )
     }
 
-    /// Takes a call apart and applies it; expects every call, in order.
-    pub(crate) fn observe(&mut self, call: &Call<'_>, sink: &mut dyn Sink) -> Observed<'_> {
-        let position = position_of(self.positions.add(call.thread, call.number));
+    /// Takes apart what a call was given, without applying it.
+    pub(crate) fn observe_inputs(&mut self, call: &Call<'_>, sink: &mut dyn Sink) {
+        let (place, plan) = self.take_plan(call);
+        self.inputs(&plan, call, sink);
+        if let Some(slot) = self.plans.get_mut(place) {
+            *slot = Some(plan);
+        }
+    }
+
+    /// Makes the objects known whose creating calls have returned by then.
+    pub(crate) fn settle(&mut self, ticks: u64, thread: u32, call: u64) {
+        self.state.settle(ticks, thread);
+        self.update(call);
+    }
+
+    /// The object that an address lies in, by number, and the offset in it.
+    pub(crate) fn place(&self, address: u64) -> Option<(u32, u64)> {
+        match self.part_at(address)? {
+            Part::Place { object, offset, .. } => Some((object, offset)),
+            _ => None,
+        }
+    }
+
+    /// The plan of a call's function, out of the table while the call is looked at, which needs the
+    /// rest of `self`; and where it was.
+    fn take_plan(&mut self, call: &Call<'_>) -> (usize, Plan) {
         let place = usize::from(call.signature.id);
         if self.plans.len() <= place {
             self.plans.resize_with(place + 1, || None);
         }
-        // Out of the table while the call is looked at, which needs the rest of `self`.
         let plan = self.plans.get_mut(place).and_then(Option::take);
-        let plan = plan.unwrap_or_else(|| Plan::of(call.signature));
+        (place, plan.unwrap_or_else(|| Plan::of(call.signature)))
+    }
+
+    /// Takes a call apart and applies it; expects every call, in order.
+    pub(crate) fn observe(&mut self, call: &Call<'_>, sink: &mut dyn Sink) -> Observed<'_> {
+        let position = position_of(self.positions.add(call.thread, call.number));
+        let (place, plan) = self.take_plan(call);
         let is_noise = plan.is_noise(call.result());
         self.state.settle(call.ticks, call.thread);
         self.update(call.index);
@@ -394,11 +422,11 @@ impl<'t> Reader<'t> {
     fn address(&self, address: u64) -> Part<'static> {
         match address {
             0 => Part::Null,
-            _ => self.place(address).unwrap_or(Part::Unknown),
+            _ => self.part_at(address).unwrap_or(Part::Unknown),
         }
     }
 
-    fn place(&self, address: u64) -> Option<Part<'static>> {
+    fn part_at(&self, address: u64) -> Option<Part<'static>> {
         let of = |id, is_alive| {
             let start = self.state.objects.get(id)?.handle;
             Some(Part::Place {
@@ -422,7 +450,7 @@ impl<'t> Reader<'t> {
 
     /// A word that may be an address, or any number.
     fn word(&self, word: u64) -> Part<'static> {
-        match self.place(word) {
+        match self.part_at(word) {
             Some(place) if word != 0 => place,
             _ if HOST_ADDRESSES.contains(&word) => Part::Unknown,
             _ => Part::Number(word, WORD),
@@ -650,7 +678,7 @@ impl<'t> Reader<'t> {
         for (at, word) in (0..).zip(bytes.as_chunks_mut::<8>().0) {
             let address = u64::from_le_bytes(*word);
             if may_be_address(address)
-                && let Some(place) = self.place(address)
+                && let Some(place) = self.part_at(address)
             {
                 if let Part::Place { offset, .. } = place {
                     *word = offset.to_le_bytes();

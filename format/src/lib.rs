@@ -71,6 +71,7 @@ pub use read::{
     failed::FailedCall,
     incomplete::Shortfall,
     left_out::LeftOut,
+    made_call::MadeCall,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     memory_snapshots::MemorySnapshots,
     note::Note,

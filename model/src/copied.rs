@@ -6,7 +6,7 @@ use std::ops::Range;
 use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_registry::{
-    CopyOp, CopyShape, Extent, Family, Function, Kind, MemoryType, Role, Struct,
+    CopyOp, CopyShape, Extent, Family, Function, Kind, MemoryType, Role, Struct, structure_behind,
 };
 
 use crate::effects::CallArguments;
@@ -259,7 +259,7 @@ pub fn described_accesses(function: &Function, call: &Call<'_>) -> Option<Vec<De
 pub fn described_accesses_in(function: &Function, read: Read<'_>) -> Option<Vec<DescribedAccess>> {
     match function.family {
         Family::Copy(CopyOp::Described(_)) => {
-            let structure = described_structure(function.params.first()?.c_type)?;
+            let structure = structure_behind(function.params.first()?.c_type)?;
             let bytes = read(0)?;
             described_copy(&|name| member(structure, &bytes, name))
         }
@@ -382,12 +382,6 @@ pub(crate) fn described_copy(value: &dyn Fn(&str) -> Option<u64>) -> Option<Vec<
     Some(sides)
 }
 
-/// The struct that a parameter of that type points at.
-fn described_structure(c_type: &str) -> Option<&'static Struct> {
-    let name = c_type.trim_start_matches("const ");
-    cutape_registry::structure(name.trim_end_matches([' ', '*']))
-}
-
 /// A member of a struct.
 fn member(structure: &Struct, bytes: &[u8], name: &str) -> Option<u64> {
     let field = structure.fields.iter().find(|field| field.name == name)?;
@@ -400,7 +394,7 @@ fn member(structure: &Struct, bytes: &[u8], name: &str) -> Option<u64> {
 
 /// A member of the struct that describes a copy.
 fn described_value(call: &Call<'_>, name: &str) -> Option<u64> {
-    let structure = described_structure(&call.signature.parameters.first()?.c_type)?;
+    let structure = structure_behind(&call.signature.parameters.first()?.c_type)?;
     member(
         structure,
         call.snapshot(0, field::POINTEE)?.bytes.inline()?,

@@ -12,6 +12,7 @@ use crate::call::answer::{
 use crate::call::argument::{AddressOf, Call, WORDS};
 use crate::call::entry::{Entry, Handler};
 use crate::call::error_log;
+use crate::player;
 use crate::section::{code, context, execution, graph, memory, stream, texture};
 use crate::settings;
 use crate::state::{self, capture};
@@ -109,7 +110,7 @@ pub(crate) fn enter(id: u16, words: &[u64; WORDS], address_of: AddressOf) -> CUr
     let Some(function) = FUNCTIONS.get(usize::from(id)) else {
         return NOT_SUPPORTED;
     };
-    let code = answer(function, words, address_of);
+    let code = player::answer(function, words, || answer(function, words, address_of));
     error_log::report(function, code);
     code
 }

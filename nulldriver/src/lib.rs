@@ -30,6 +30,9 @@
 //! Invariant: it is never more forgiving than the real driver. Where misuse crashes the real
 //! driver, it crashes here.
 //!
+//! With `CUTAPE_NULL_PLAY`, `player` answers from a recording (`cutape play`): results, values and what
+//! the device computed are recorded ones, handles and addresses this driver's own.
+//!
 //! Settings (environment): `CUTAPE_NULL_FAIL`, `CUTAPE_NULL_DELAY`, `CUTAPE_NULL_CRASH`,
 //! `CUTAPE_NULL_VERSION`, `CUTAPE_NULL_DEVICES`, `CUTAPE_NULL_MEMORY`, `CUTAPE_NULL_CAPABILITY`,
 //! `CUTAPE_NULL_NONDETERMINISTIC`, `CUTAPE_NULL_LOG`, `CUTAPE_NULL_SCHEDULE`; see `settings.rs` for
@@ -42,6 +45,7 @@ mod crash;
 mod dispatch;
 mod export;
 mod object;
+mod player;
 mod section;
 mod settings;
 mod state;

@@ -19,6 +19,11 @@
 //!   what is unknown of the private tables (default 0).
 //! - `CUTAPE_NULL_SCHEDULE=eager|lazy|random:SEED`: when enqueued work runs: as soon as possible
 //!   (default), as late as the manual allows, or at seeded moments on a thread of its own.
+//! - `CUTAPE_NULL_PLAY=TRACE`: calls get the answers of a recording, and no kernel runs (`player`).
+//!   The process that creates the file `CUTAPE_NULL_PLAY_OUTCOME` is played, without it every one;
+//!   with `CUTAPE_NULL_PLAY_PARENT=PID`, the process that started the program, no forked child.
+//!   `CUTAPE_NULL_PLAY_MISMATCH=stop|warn`: what follows a call that is not the recorded one
+//!   (default stop).
 //!
 //! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
 
@@ -29,6 +34,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cutape_play::OnMismatch;
 use cutape_registry::{Function, NullSetting};
 
 use crate::call::answer::CUresult;
@@ -78,6 +84,8 @@ pub(crate) struct Settings {
     peers: Option<Vec<(i32, i32)>>,
     /// When enqueued work runs.
     pub(crate) schedule: Schedule,
+    /// The recording that answers.
+    pub(crate) play: Option<cutape_play::Options>,
 }
 
 /// When enqueued work runs; see `work::schedule`.
@@ -170,6 +178,22 @@ impl Settings {
                 Schedule::Eager
             }
         };
+        let on_mismatch = match variable(NullSetting::PlayMismatch).as_deref() {
+            None | Some("stop") => OnMismatch::Stop,
+            Some("warn") => OnMismatch::Warn,
+            Some(text) => {
+                warnings.push(format!(
+                    "CUTAPE_NULL_PLAY_MISMATCH: {text:?} is neither stop nor warn"
+                ));
+                OnMismatch::Stop
+            }
+        };
+        let play = variable(NullSetting::Play).map(|trace| cutape_play::Options {
+            trace: trace.into(),
+            outcome: variable(NullSetting::PlayOutcome).map(Into::into),
+            parent: variable(NullSetting::PlayParent).and_then(|text| text.parse().ok()),
+            on_mismatch,
+        });
         let mut number = |setting: NullSetting, default: u64, range: RangeInclusive<u64>| {
             let Some(text) = variable(setting) else {
                 return default;
@@ -190,6 +214,7 @@ impl Settings {
             capabilities,
             peers,
             schedule,
+            play,
             version: number(NullSetting::Version, 13_000, 11_000..=99_990) as i32,
             log: number(NullSetting::Log, 0, 0..=1) != 0,
             devices: number(NullSetting::Devices, 1, 0..=64) as i32,

@@ -172,16 +172,9 @@ impl SelectedBackend {
         &self,
         folder: &LibraryFolder,
     ) -> Result<Vec<(&'static str, OsString)>, Failure> {
-        let library_path = "LD_LIBRARY_PATH";
         Ok(match &self.audit {
             Some(library) => vec![("LD_AUDIT", prepended(library, "LD_AUDIT"))],
-            None => {
-                check_preloadable(&folder.library())?;
-                vec![
-                    ("LD_PRELOAD", prepended(&folder.library(), "LD_PRELOAD")),
-                    (library_path, prepended(folder.path(), library_path)),
-                ]
-            }
+            None => preload_variables(folder)?,
         })
     }
 
@@ -206,6 +199,18 @@ impl SelectedBackend {
             Backend::Preload => "try --backend audit",
         }
     }
+}
+
+/// The variables with which a program loads the library of a folder as libcuda.
+pub(crate) fn preload_variables(
+    folder: &LibraryFolder,
+) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let library_path = "LD_LIBRARY_PATH";
+    check_preloadable(&folder.library())?;
+    Ok(vec![
+        ("LD_PRELOAD", prepended(&folder.library(), "LD_PRELOAD")),
+        (library_path, prepended(folder.path(), library_path)),
+    ])
 }
 
 /// Rejects a path that LD_PRELOAD would take for several: it has no way to quote (ld.so(8)).

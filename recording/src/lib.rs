@@ -9,6 +9,7 @@ mod backend;
 mod bypass;
 mod cost;
 mod created;
+mod driven;
 mod family;
 pub mod forward;
 mod library_folder;
@@ -26,10 +27,13 @@ mod words;
 
 pub use backend::{SelectedBackend, why_no_audit_here};
 pub use cost::Cost;
+pub use driven::run_with_driver;
 pub use library_folder::LibraryFolder;
 pub use options::Recording;
 pub use rank::trace_name;
 pub use reservation::Reservation;
-pub use session::{Outcome, Session, TICKS_PER_SECOND, pack_in_place, report_missing, start};
+pub use session::{
+    Outcome, Session, TICKS_PER_SECOND, exit_code, pack_in_place, report_missing, start,
+};
 pub use starter::advice;
 pub use words::{BackendChoice, contents, payloads, secrets};

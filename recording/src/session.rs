@@ -128,10 +128,7 @@ pub fn start(
     }
     let created = CreatedFiles::beside(&trace);
     let clock = TickClock::start();
-    let child = command
-        .spawn()
-        .map_err(|error| Failure::unusable(format!("cannot run {}: {error}", program.display())))?;
-    forward_signals_to(&child);
+    let child = spawn(&mut command, &program)?;
     let monitor = BypassMonitor::start(Target {
         process: child.id(),
         harmless: backend.mapped_at_start(folder.library(), &driver),
@@ -199,6 +196,27 @@ fn forward_signals_to(child: &Child) {
     }
 }
 
+/// Starts a program, which gets the signals from now on.
+pub(crate) fn spawn(command: &mut Command, program: &Path) -> Result<Child, Failure> {
+    let failed = |error| Failure::unusable(format!("cannot run {}: {error}", program.display()));
+    let child = command.spawn().map_err(failed)?;
+    forward_signals_to(&child);
+    Ok(child)
+}
+
+/// Waits for the end of a program.
+pub(crate) fn wait_for(child: &mut Child) -> Result<ExitStatus, Failure> {
+    ended(child, true);
+    let status = child.wait();
+    status.map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))
+}
+
+/// The status that a shell would report: the program's own, or 128 and the signal.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.unwrap_or(failure::UNUSABLE.into()) as u8
+}
+
 /// Whether the program has ended; `true` waits for that. It can still be waited for.
 fn ended(child: &Child, waits: bool) -> bool {
     let flags = libc::WEXITED | libc::WNOWAIT | if waits { 0 } else { libc::WNOHANG };
@@ -264,11 +282,7 @@ impl Session {
     /// # Errors
     /// If the system does not tell it.
     pub fn wait(mut self) -> Result<Outcome, Failure> {
-        ended(&self.child, true);
-        let status = self
-            .child
-            .wait()
-            .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
+        let status = wait_for(&mut self.child)?;
         let process = self.child.id();
         let is_deleted = |name: &PathBuf| {
             is_named_as_family(&self.trace, name) && !self.trace.with_file_name(name).exists()
@@ -323,11 +337,7 @@ impl Outcome {
 
     /// The status that a shell would report: the program's own, or 128 and the signal.
     pub fn exit_code(&self) -> u8 {
-        let code = self
-            .status
-            .code()
-            .or(self.status.signal().map(|signal| 128 + signal));
-        code.unwrap_or(failure::UNUSABLE.into()) as u8
+        exit_code(self.status)
     }
 
     /// `exited with status 3`, `was killed by signal 11 (SIGSEGV)`.

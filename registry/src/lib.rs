@@ -77,6 +77,12 @@ pub fn structure(name: &str) -> Option<&'static Struct> {
         .map(|position| &STRUCTS[position])
 }
 
+/// The struct that a parameter of that C type points at, e.g. `const CUDA_MEMCPY2D *`.
+pub fn structure_behind(c_type: &str) -> Option<&'static Struct> {
+    let pointee = c_type.trim_start_matches("const ");
+    structure(pointee.trim_end_matches([' ', '*']))
+}
+
 /// The rule of that id, e.g. `link-cubin-after-destroy`.
 pub fn rule(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id == id)

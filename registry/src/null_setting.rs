@@ -57,6 +57,14 @@ settings! {
     Nondeterministic "NONDETERMINISTIC" Run;
     /// The pairs of devices that can access each other's memory.
     Peers "PEERS" Machine;
+    /// The trace whose recorded answers the process gets.
+    Play "PLAY" Run;
+    /// What follows a call that is not the recorded one.
+    PlayMismatch "PLAY_MISMATCH" Run;
+    /// The file that says how far the process has come.
+    PlayOutcome "PLAY_OUTCOME" Run;
+    /// The process that started the program that is played.
+    PlayParent "PLAY_PARENT" Run;
     /// When enqueued work runs.
     Schedule "SCHEDULE" Run;
     /// The version of the driver.

@@ -13,6 +13,7 @@ mod growth;
 pub(crate) mod incomplete;
 mod index;
 pub(crate) mod left_out;
+pub(crate) mod made_call;
 pub(crate) mod marker;
 pub(crate) mod memory_snapshots;
 pub(crate) mod note;

@@ -6,6 +6,7 @@ use cutape_driver::{digest, mix};
 
 use crate::object::function::Spec;
 use crate::object::memory::{Segment, move_bytes};
+use crate::player;
 use crate::settings;
 use crate::state::{Action, State};
 use crate::work::nondeterminism;
@@ -13,6 +14,10 @@ use crate::work::nondeterminism;
 /// What a launch with these parameter values enqueues. Memory that a launch cannot use makes it do
 /// nothing: only running code would show what becomes of it.
 pub(crate) fn action(state: &State, spec: &Spec, values: &[Box<[u8]>]) -> Action {
+    if player::is_playing() {
+        // What it would compute is in the recording.
+        return Action::Nothing;
+    }
     let known = match spec.name {
         name if name == digest::NAME => digest_action(state, values),
         name if name == mix::NAME => mix_action(state, spec, values),

@@ -1,0 +1,172 @@
+//! `cutape play`: runs a program without a GPU, on the answers of a recording.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cutape_format::Trace;
+use cutape_play::{Outcome, effects};
+use cutape_recording::{exit_code, run_with_driver};
+use cutape_registry::NullSetting;
+use cutape_render::quantity;
+use serde_json::json;
+
+use cutape_terminal::failure::{FOUND, Failure};
+use cutape_terminal::input;
+use cutape_terminal::library;
+use cutape_terminal::message;
+use cutape_terminal::output::ReportFile;
+use cutape_terminal::private_folder::PrivateFolder;
+
+/// What `play` takes.
+#[derive(clap::Args)]
+#[command(override_usage = "cutape play [OPTIONS] <TRACE> -- PROGRAM [ARGUMENTS]...")]
+#[command(after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// The recording of the program.
+    trace: PathBuf,
+    /// What follows a call that is not the recorded one.
+    ///
+    /// stop ends the program. warn reports the call, and goes on at the next
+    /// recorded call that matches.
+    #[arg(long, value_enum, default_value = "stop", value_name = "ACTION")]
+    #[arg(verbatim_doc_comment, hide_possible_values = true)]
+    on_mismatch: OnMismatch,
+    /// Write calls that are not the recorded ones to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+const EPILOGUE: &str = "\
+The program runs with the null driver. Its calls must be those of the recording,
+in the order of each thread; calls that only ask may come in any number. Results,
+and bytes that come from the device, are the recorded ones; no kernel runs.
+
+Exit status: the program's; 1 if a call was not the recorded one, or if the
+program ended before the recording; 2 unusable input.";
+
+/// The value of `--on-mismatch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OnMismatch {
+    /// End the program.
+    Stop,
+    /// Report it and go on.
+    Warn,
+}
+
+impl OnMismatch {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Warn => "warn",
+        }
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let report = ReportFile::given("--report", &arguments.report)?;
+    let trace = input::open(&arguments.trace)?;
+    if let Some(process) = trace.writer() {
+        return Err(input::still_written(&arguments.trace, process));
+    }
+    input::say_what_is_missing(&trace);
+    let folder = PrivateFolder::create("play")?;
+    let outcome_file = folder.path("outcome");
+    let path = std::path::absolute(&arguments.trace)?;
+    let settings = [
+        (NullSetting::Play, path.into_os_string()),
+        (
+            NullSetting::PlayOutcome,
+            outcome_file.clone().into_os_string(),
+        ),
+        (
+            NullSetting::PlayMismatch,
+            arguments.on_mismatch.word().into(),
+        ),
+    ];
+    let settings = settings.map(|(setting, value)| (setting.name().to_owned(), value));
+    // The trace is that of the program, or of a process that the program started.
+    let is_programs = trace.meta_value("exit.process") == Some(&trace.head().process.to_string());
+    let parent = is_programs.then(|| {
+        let parent = std::process::id().to_string();
+        (NullSetting::PlayParent.name().to_owned(), parent.into())
+    });
+    let variables = settings.into_iter().chain(parent).chain(machine(&trace));
+    let status = run_with_driver(&arguments.program, &library::null_driver()?, variables)?;
+    let outcome = Outcome::read(&outcome_file)?;
+    let is_played = outcome.is_some();
+    let outcome = outcome.unwrap_or_default();
+    let recorded = effects(&trace);
+    let left = recorded.saturating_sub(outcome.played);
+    if outcome.mismatches.is_empty() && left > 0 {
+        say_what_is_left(&trace, left, outcome.next, is_played);
+    }
+    if let Some(report) = report {
+        let program = arguments.program.iter().map(|word| word.to_string_lossy());
+        let all = json!({
+            "trace": arguments.trace.to_string_lossy(),
+            "program": program.collect::<Vec<_>>(),
+            "status": exit_code(status),
+            "calls": {"recorded": recorded, "played": outcome.played},
+            "mismatches": outcome.mismatches,
+        });
+        report.write(&format!("{all:#}\n"))?;
+    }
+    let is_same = outcome.mismatches.is_empty() && left == 0;
+    Ok(ExitCode::from(match is_same {
+        true => exit_code(status),
+        false => FOUND,
+    }))
+}
+
+/// Says that the program has ended before the recording.
+fn say_what_is_left(trace: &Trace, left: u64, next: u64, is_played: bool) {
+    let calls = quantity::count(left, "call");
+    if !is_played {
+        message!("the program made no driver call, and the recording has {calls}");
+        return;
+    }
+    let first = trace.calls().find(|call| call.index == next);
+    let first = first.map(|call| format!("; the first is call {next}, {}", call.signature.name));
+    message!(
+        "the program has ended, and the recording goes on with {calls}{}",
+        first.unwrap_or_default()
+    );
+}
+
+/// The settings with which the null driver is like the recorded machine; what is set here wins.
+fn machine(trace: &Trace) -> Vec<(String, OsString)> {
+    let value = |setting: NullSetting| {
+        let recorded = trace.meta_value(&format!("environment.{}", setting.name()));
+        recorded
+            .map(str::to_owned)
+            .or_else(|| derived(trace, setting))
+    };
+    let settings = NullSetting::ALL.iter().copied();
+    let settings = settings.filter(|setting| {
+        setting.describes_machine() && std::env::var_os(setting.name()).is_none()
+    });
+    settings
+        .filter_map(|setting| Some((setting.name().to_owned(), value(setting)?.into())))
+        .collect()
+}
+
+/// A setting from what the recorder noted about the driver and the devices.
+fn derived(trace: &Trace, setting: NullSetting) -> Option<String> {
+    let of_device = |name: &str| {
+        let count: u32 = trace.meta_value("device.count")?.parse().ok()?;
+        let values = (0..count).map(|device| trace.meta_value(&format!("device.{device}.{name}")));
+        values.collect::<Option<Vec<&str>>>()
+    };
+    match setting {
+        NullSetting::Devices => trace.meta_value("device.count").map(str::to_owned),
+        NullSetting::Version => trace.meta_value("driver.version").map(str::to_owned),
+        NullSetting::Capability => Some(of_device("compute-capability")?.join(",")),
+        NullSetting::Memory => of_device("memory")?.first().map(|&bytes| bytes.to_owned()),
+        _ => None,
+    }
+    .filter(|value| !value.is_empty())
+}

@@ -1,0 +1,335 @@
+//! Compares the calls of a running program with those of a trace, one by one.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+
+use cutape_format::{Call, Error, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::changes::{Objects, changes, values};
+use crate::describe::{Described, describe, inputs};
+use crate::hash::{add, hash};
+use crate::masks::Masks;
+use crate::objects::ObjectFacts;
+use crate::part::{Facet, Label, Part, Place, Sink};
+use crate::reader::Reader;
+use crate::report::Change;
+use crate::settings;
+
+/// A recording and a running program, as far as the program has come.
+///
+/// The recording is read once, in its own order, because its handles mean what they meant then. The
+/// program's calls come in the order in which they return. Objects correspond if calls create them
+/// that correspond; those that no call creates from the first use on.
+pub struct OneByOne<'t> {
+    trace: &'t Trace,
+    /// By call index.
+    recorded: Vec<Recorded>,
+    objects: Vec<ObjectFacts>,
+    live: Reader<'t>,
+    pairs: Pairs,
+    /// Counts entries and returns of the program's calls.
+    now: u64,
+}
+
+/// Names addresses in a call.
+type Addresses<'a> = &'a dyn Fn(&Call<'_>, &mut dyn FnMut(u64));
+
+/// What is kept of a recorded call.
+#[derive(Debug, Default)]
+struct Recorded {
+    asked: Asked,
+    /// The objects that it creates or finds.
+    created: Vec<u32>,
+    /// Addresses in it, with the object and the offset.
+    places: Vec<(u64, u32, u64)>,
+    /// Its thread and its place in it.
+    place: Place,
+}
+
+/// Which objects correspond: of the recording and of the program, by number.
+#[derive(Clone, Debug, Default)]
+struct Pairs {
+    to_live: FxHashMap<u32, u32>,
+    to_recorded: FxHashMap<u32, u32>,
+}
+
+impl Pairs {
+    /// They correspond, and to no others.
+    fn bind(&mut self, recorded: u32, live: u32) {
+        let old_live = self.to_live.insert(recorded, live);
+        let old_recorded = self.to_recorded.insert(live, recorded);
+        if let Some(old) = old_live.filter(|&old| old != live) {
+            self.to_recorded.remove(&old);
+        }
+        if let Some(old) = old_recorded.filter(|&old| old != recorded) {
+            self.to_live.remove(&old);
+        }
+    }
+}
+
+/// The answers of `changes` about objects.
+struct Known<'k> {
+    pairs: &'k Pairs,
+    recorded: &'k [ObjectFacts],
+    live: &'k [ObjectFacts],
+}
+
+impl Known<'_> {
+    /// Whether they are of one kind, and no call of the program has created them.
+    fn may_be_same(&self, recorded: u32, live: u32) -> bool {
+        let of = |facts: &[ObjectFacts], number: u32| {
+            let facts = facts.get(number as usize)?;
+            (!facts.is_owned).then_some(facts.kind)
+        };
+        let (of_recorded, of_live) = (of(self.recorded, recorded), of(self.live, live));
+        of_recorded.is_some() && of_recorded == of_live
+    }
+}
+
+impl Objects for Known<'_> {
+    fn are_same(&self, recorded: u32, live: u32) -> bool {
+        let to_live = self.pairs.to_live.get(&recorded);
+        match (to_live, self.pairs.to_recorded.get(&live)) {
+            (None, None) => self.may_be_same(recorded, live),
+            (to_live, _) => to_live == Some(&live),
+        }
+    }
+
+    fn counterpart(&self, recorded: u32) -> Option<String> {
+        let live = self.pairs.to_live.get(&recorded)?;
+        Some(self.live.get(*live as usize)?.label())
+    }
+}
+
+impl<'t> OneByOne<'t> {
+    /// Reads a recording. `addresses` names the addresses in a call that [`Self::live_address`] will
+    /// be asked about.
+    ///
+    /// # Errors
+    /// If the trace cannot be read.
+    pub fn new(trace: &'t Trace, addresses: Addresses<'_>) -> Result<Self, Error> {
+        let lengths_only = settings::lacks_payloads(trace);
+        let mut reader = Reader::new(trace, lengths_only);
+        let mut recorded: Vec<Recorded> = Vec::new();
+        trace.walk().run(|call| {
+            let place = reader.place_of(call);
+            reader.settle(call.ticks, call.thread, call.index);
+            let asked = Asked::of(&mut reader, call);
+            reader.observe(call, &mut Nothing);
+            let mut places = Vec::new();
+            addresses(call, &mut |address| {
+                let found = reader.place(address);
+                places.extend(found.map(|(object, offset)| (address, object, offset)));
+            });
+            let at = call.index as usize;
+            if recorded.len() <= at {
+                recorded.resize_with(at + 1, Recorded::default);
+            }
+            if let Some(slot) = recorded.get_mut(at) {
+                *slot = Recorded {
+                    asked,
+                    created: Vec::new(),
+                    places,
+                    place,
+                };
+            }
+            Ok::<(), Error>(())
+        })?;
+        reader.settle(u64::MAX, 0, recorded.len() as u64);
+        let objects = reader.numbers.facts;
+        for (number, facts) in (0..).zip(&objects) {
+            let call = facts.created.and_then(|at| recorded.get_mut(at as usize));
+            if let Some(call) = call {
+                call.created.push(number);
+            }
+        }
+        Ok(Self {
+            trace,
+            recorded,
+            objects,
+            live: Reader::new(trace, lengths_only),
+            pairs: Pairs::default(),
+            now: 0,
+        })
+    }
+
+    fn known(&self) -> Known<'_> {
+        Known {
+            pairs: &self.pairs,
+            recorded: &self.objects,
+            live: &self.live.numbers.facts,
+        }
+    }
+
+    /// Whether a call of the program asks for what the recorded call with that index asks for.
+    pub fn are_equal(&mut self, recorded: u64, live: &Call<'_>) -> bool {
+        let of_live = Asked::of(&mut self.live, live);
+        let Some(of_recorded) = self.recorded.get(recorded as usize) else {
+            return false;
+        };
+        let of_recorded = &of_recorded.asked;
+        if of_recorded.hash != of_live.hash || of_recorded.refs.len() != of_live.refs.len() {
+            return false;
+        }
+        let pairs = of_recorded.refs.iter().copied().zip(of_live.refs);
+        let pairs: Vec<(u32, u32)> = pairs.collect();
+        let known = self.known();
+        let mut all = pairs.iter();
+        if !all.all(|&(recorded, live)| known.are_same(recorded, live)) {
+            return false;
+        }
+        for (recorded, live) in pairs {
+            self.pairs.bind(recorded, live);
+        }
+        true
+    }
+
+    /// The values in which a call of the program differs from a recorded call of its function: of
+    /// the recording, of the program.
+    pub fn changes(&mut self, recorded: u64, live: &Call<'_>) -> Vec<Change> {
+        let of_live = inputs(&mut self.live, live);
+        changes(&self.described(recorded), &of_live, &self.known())
+    }
+
+    /// What a recorded call asks for, as names and values.
+    pub fn recorded_values(&self, recorded: u64) -> Vec<(String, String)> {
+        values(&self.described(recorded))
+    }
+
+    /// The same of a call of the program.
+    pub fn live_values(&mut self, call: &Call<'_>) -> Vec<(String, String)> {
+        values(&inputs(&mut self.live, call))
+    }
+
+    /// What a recorded call asks for: reads the recording again, up to there.
+    fn described(&self, recorded: u64) -> Described {
+        let Some(call) = self.recorded.get(recorded as usize) else {
+            return Described::default();
+        };
+        let wanted = [(call.place, Described::default())].into_iter().collect();
+        let compared = (settings::lacks_payloads(self.trace), &Masks::default());
+        // What cannot be read any more is not described.
+        let described = describe(self.trace, compared, wanted, recorded, false);
+        let mut described = described
+            .ok()
+            .and_then(|mut all| all.remove(&call.place))
+            .unwrap_or_default();
+        let is_given = |facet| !matches!(facet, Facet::Output | Facet::Result);
+        described.items.retain(|item| is_given(item.facet));
+        described
+    }
+
+    /// What a recorded call asks for, as a number that a call of the program has, too, if it asks
+    /// for the same.
+    pub fn recorded_request(&self, recorded: u64) -> u64 {
+        let call = self.recorded.get(recorded as usize);
+        call.map_or(0, |call| hash((call.asked.hash, &call.asked.refs)))
+    }
+
+    /// The same of a call of the program; `None` if it uses objects that the recording lacks.
+    pub fn live_request(&mut self, call: &Call<'_>) -> Option<u64> {
+        let asked = Asked::of(&mut self.live, call);
+        let to_recorded = &self.pairs.to_recorded;
+        let refs = asked.refs.iter().map(|live| to_recorded.get(live).copied());
+        let refs: Option<Vec<u32>> = refs.collect();
+        Some(hash((asked.hash, &refs?)))
+    }
+
+    /// The time now, for a call that is entered.
+    pub fn enter(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// Takes in a call of the program that was entered then and has returned; the numbers of the
+    /// objects that it has created.
+    pub fn take_live(&mut self, call: &Call<'_>, entered: u64) -> Range<u32> {
+        self.now += 1;
+        let before = self.live.numbers.facts.len() as u32;
+        let mut call = call.clone();
+        call.ticks = entered;
+        if let Some(leave) = &mut call.leave {
+            leave.ticks = self.now;
+        }
+        self.live.observe(&call, &mut Nothing);
+        self.now += 1;
+        self.live.settle(self.now, call.thread, call.index);
+        before..self.live.numbers.facts.len() as u32
+    }
+
+    /// From now on, what a recorded call creates corresponds to these objects of the program: each to
+    /// the first of its kind.
+    pub fn bind(&mut self, recorded: u64, live: Range<u32>) {
+        let Some(call) = self.recorded.get(recorded as usize) else {
+            return;
+        };
+        let kind = |facts: &[ObjectFacts], number: u32| {
+            let facts = facts.get(number as usize);
+            facts.map(|one| one.kind)
+        };
+        let mut others: Vec<u32> = live.collect();
+        for &number in &call.created {
+            let wanted = kind(&self.objects, number);
+            let is_it = |&other: &u32| kind(&self.live.numbers.facts, other) == wanted;
+            if let Some(at) = others.iter().position(is_it) {
+                self.pairs.bind(number, others.remove(at));
+            }
+        }
+    }
+
+    /// Where the memory at an address in a recorded call is in the program.
+    pub fn live_address(&self, recorded: u64, address: u64) -> Option<u64> {
+        let call = self.recorded.get(recorded as usize)?;
+        let mut places = call.places.iter();
+        let &(_, object, offset) = places.find(|place| place.0 == address)?;
+        let live = *self.pairs.to_live.get(&object)?;
+        let facts = self.live.numbers.facts.get(live as usize)?;
+        Some(facts.handle.wrapping_add(offset))
+    }
+}
+
+/// Takes no parts.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn part(&mut self, _: Facet, _: Label, _: Part<'_>) {}
+
+    fn late(&mut self, _: Place, _: Label, _: Part<'_>) {}
+}
+
+/// What a call asks for: a hash of its parts, and the objects that it uses.
+#[derive(Debug, Default)]
+struct Asked {
+    hash: u64,
+    refs: Vec<u32>,
+}
+
+impl Asked {
+    fn of(reader: &mut Reader<'_>, call: &Call<'_>) -> Self {
+        let mut parts = Parts::default();
+        call.signature.name.hash(&mut parts.hasher);
+        reader.observe_inputs(call, &mut parts);
+        Self {
+            hash: parts.hasher.finish(),
+            refs: parts.refs,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Parts {
+    hasher: DefaultHasher,
+    refs: Vec<u32>,
+}
+
+impl Sink for Parts {
+    fn part(&mut self, _: Facet, label: Label, part: Part<'_>) {
+        add(&mut self.hasher, &label, &part);
+        if let Part::Place { object, .. } = part {
+            self.refs.push(object);
+        }
+    }
+
+    fn late(&mut self, _: Place, _: Label, _: Part<'_>) {}
+}

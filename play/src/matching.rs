@@ -1,0 +1,170 @@
+//! Which recorded call a call of the program is.
+
+use cutape_format::{Call, MadeCall};
+
+use crate::exchange::Exchange;
+use crate::live::{Host, LiveCall};
+use crate::mismatch::{Difference, Mismatch};
+use crate::player::{OnMismatch, State};
+use crate::query::Sort;
+
+/// How many recorded calls are looked at for one that matches, when the next one does not.
+const LOOK_AHEAD: usize = 64;
+
+/// Why a call is no recorded one.
+pub(crate) enum Unmatched {
+    /// The threads of the program cannot be told apart before another one has returned from a call.
+    Yet,
+    Never(Box<Mismatch>),
+}
+
+impl State {
+    fn read(&self, live: LiveCall<'_>, recorded: &Call<'static>) -> MadeCall {
+        let host = Host {
+            live: &|address| self.copies.live(&self.comparison, recorded.index, address),
+            is_awaited: &|address, length| self.copies.are_awaited(address, length),
+        };
+        live.read(recorded, &self.kernels, host)
+    }
+
+    /// The call of the program, if it is that recorded call.
+    fn matched(&mut self, live: LiveCall<'_>, recorded: &Call<'static>) -> Option<MadeCall> {
+        if recorded.signature.name != live.function.name {
+            return None;
+        }
+        let made = self.read(live, recorded);
+        let is_equal = self
+            .comparison
+            .are_equal(recorded.index, &made.at_place_of(recorded));
+        is_equal.then_some(made)
+    }
+
+    /// The next call of a recorded thread, if the call of the program is that.
+    pub(crate) fn next_if_matched(
+        &mut self,
+        at: usize,
+        live: LiveCall<'_>,
+    ) -> Option<(Call<'static>, MadeCall)> {
+        let recorded = self.threads.all.get(at)?.next()?.clone();
+        let made = self.matched(live, &recorded)?;
+        Some((recorded, made))
+    }
+
+    /// Finds the recorded call that a call with an effect is: thread, call, and what was read. A
+    /// thread without a recorded one gets the first whose next call it makes.
+    pub(crate) fn find(
+        &mut self,
+        thread: Option<usize>,
+        live: LiveCall<'_>,
+        on_mismatch: OnMismatch,
+    ) -> Result<(usize, Call<'static>, MadeCall), Unmatched> {
+        let candidates = match thread {
+            Some(thread) => vec![thread],
+            None => {
+                let all = self.threads.all.iter().enumerate();
+                let free = all.filter(|(_, thread)| !thread.is_taken);
+                free.map(|(at, _)| at).collect()
+            }
+        };
+        for &at in &candidates {
+            if let Some((recorded, made)) = self.next_if_matched(at, live) {
+                self.begin(at);
+                return Ok((at, recorded, made));
+            }
+        }
+        if let Some(thread) = thread {
+            match self.exchange(thread, live) {
+                Exchange::Done(at, recorded, made) => return Ok((at, *recorded, made)),
+                Exchange::Wait => return Err(Unmatched::Yet),
+                Exchange::None => {}
+            }
+        }
+        let at = candidates.first().copied();
+        if on_mismatch == OnMismatch::Warn
+            && let Some(at) = at
+            && thread.is_some()
+            && let Some(found) = self.resynchronise(at, live)
+        {
+            return Ok(found);
+        }
+        Err(Unmatched::Never(Box::new(self.mismatch(at, live))))
+    }
+
+    /// Goes on at the next call of a thread that matches; the calls before it are not made.
+    fn resynchronise(
+        &mut self,
+        at: usize,
+        live: LiveCall<'_>,
+    ) -> Option<(usize, Call<'static>, MadeCall)> {
+        let coming = self.threads.all.get(at)?.coming();
+        let coming: Vec<Call<'static>> = coming.take(LOOK_AHEAD).cloned().collect();
+        for (skipped, recorded) in coming.iter().enumerate() {
+            let Some(made) = self.matched(live, recorded) else {
+                continue;
+            };
+            for _ in 0..skipped {
+                self.threads.all.get_mut(at)?.advance(&self.comparison);
+            }
+            self.begin(at);
+            return Some((at, recorded.clone(), made));
+        }
+        None
+    }
+
+    /// The program makes the next call of a recorded thread.
+    pub(crate) fn begin(&mut self, at: usize) {
+        if let Some(thread) = self.threads.all.get_mut(at) {
+            (thread.is_taken, thread.is_busy) = (true, true);
+        }
+    }
+
+    pub(crate) fn mismatch(&mut self, at: Option<usize>, live: LiveCall<'_>) -> Mismatch {
+        let next = at.and_then(|at| self.threads.all.get(at)?.next().cloned());
+        let difference = match &next {
+            None => Difference::NoMore(live.function.name.to_owned()),
+            Some(recorded) if recorded.signature.name == live.function.name => {
+                let made = self.read(live, recorded);
+                let made = made.at_place_of(recorded);
+                Difference::Arguments(self.comparison.changes(recorded.index, &made))
+            }
+            Some(recorded) => {
+                Difference::Function(live.function.name.to_owned(), self.values(live, recorded))
+            }
+        };
+        let at_trace = (self.trace, &self.comparison);
+        Mismatch::new(difference, at.unwrap_or(0), next.as_ref(), at_trace)
+    }
+
+    /// The arguments of a call that the recording does not have in this place.
+    fn values(&mut self, live: LiveCall<'_>, place: &Call<'static>) -> Vec<(String, String)> {
+        let Some(signature) = self.trace.signatures().by_name(live.function.name) else {
+            return Vec::new();
+        };
+        let made = MadeCall::new(signature, &live.arguments());
+        let mut place = place.clone();
+        place.signature = signature;
+        self.comparison.live_values(&made.at_place_of(&place))
+    }
+
+    /// The recorded answer to a query.
+    pub(crate) fn answer(&mut self, live: LiveCall<'_>, sort: Sort) -> Option<Call<'static>> {
+        let thread = self.thread();
+        let sample = self.threads.sample(live.function)?;
+        let made = self.read(live, &sample);
+        let request = self.comparison.live_request(&made.at_place_of(&sample))?;
+        self.threads.answer(thread, request, sort)
+    }
+
+    /// Takes in a query that the recording has no answer to.
+    pub(crate) fn take_own(&mut self, live: LiveCall<'_>, result: i32) {
+        if result != 0 {
+            return;
+        }
+        if let Some(sample) = self.threads.sample(live.function) {
+            let mut made = MadeCall::new(sample.signature, &live.arguments());
+            live.add_outputs(&mut made, &sample, result);
+            let now = self.comparison.enter();
+            self.comparison.take_live(&made.at_place_of(&sample), now);
+        }
+    }
+}

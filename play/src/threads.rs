@@ -1,0 +1,188 @@
+//! The calls of each recorded thread, and how far the program's thread has come.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use cutape_diff::OneByOne;
+use cutape_format::{Call, Trace};
+use cutape_registry::{Function, function};
+use rustc_hash::FxHashMap;
+
+use crate::kernels::Kernels;
+use crate::outcome::has_effect;
+use crate::query::{Sort, sort_of};
+
+/// A recorded thread.
+#[derive(Default)]
+pub(crate) struct Thread<'t> {
+    calls: Vec<Call<'t>>,
+    /// The next call with an effect; the calls before it have been passed.
+    next: usize,
+    /// Queries between the last call with an effect and the next one, by what they ask for.
+    queries: FxHashMap<u64, VecDeque<usize>>,
+    /// Those of them with notes that the program has not seen.
+    unseen: Vec<usize>,
+    /// A thread of the program makes its calls.
+    pub(crate) is_taken: bool,
+    /// The driver is at work on its next call.
+    pub(crate) is_busy: bool,
+    /// The first calls that the program has made.
+    pub(crate) made: Vec<Made>,
+}
+
+/// A recorded call that the program has made.
+pub(crate) struct Made {
+    pub(crate) function: &'static Function,
+    /// The objects that it has created in the program.
+    pub(crate) created: Range<u32>,
+}
+
+/// All of them.
+pub(crate) struct Threads<'t> {
+    pub(crate) all: Vec<Thread<'t>>,
+    /// The last answer to each question, by what it asks for.
+    latest: FxHashMap<u64, Call<'t>>,
+    /// A query of each function, which says what of the program's memory belongs to it.
+    samples: FxHashMap<u16, Call<'t>>,
+}
+
+impl<'t> Threads<'t> {
+    /// Reads the calls of a trace.
+    pub(crate) fn of(trace: &'t Trace, kernels: &mut Kernels) -> Self {
+        let mut all: Vec<Thread<'t>> = Vec::new();
+        let mut samples = FxHashMap::default();
+        for call in trace.calls() {
+            kernels.learn(&call);
+            let place = call.thread as usize;
+            if all.len() <= place {
+                all.resize_with(place + 1, Thread::default);
+            }
+            if let Some(function) = known(&call)
+                && sort_of(function) != Sort::Effect
+            {
+                samples.entry(function.id).or_insert_with(|| call.clone());
+            }
+            if let Some(thread) = all.get_mut(place) {
+                thread.calls.push(call);
+            }
+        }
+        Self {
+            all,
+            latest: FxHashMap::default(),
+            samples,
+        }
+    }
+
+    /// Index of the first call with an effect that the program has not made.
+    pub(crate) fn first_left(&self) -> u64 {
+        let next = self.all.iter().filter_map(Thread::next);
+        next.map(|call| call.index).min().unwrap_or(u64::MAX)
+    }
+
+    /// A recorded query of that function.
+    pub(crate) fn sample(&self, function: &Function) -> Option<Call<'t>> {
+        self.samples.get(&function.id).cloned()
+    }
+
+    /// The answer to a question of a thread, and whether it is that of this place.
+    pub(crate) fn answer(
+        &mut self,
+        thread: Option<usize>,
+        request: u64,
+        sort: Sort,
+    ) -> Option<Call<'t>> {
+        let here = thread.and_then(|thread| self.all.get_mut(thread));
+        let here = here.and_then(|thread| thread.answer(request));
+        if let Some(call) = &here {
+            self.latest.insert(request, call.clone());
+        }
+        // A loop that polls ends only if some answer is that the work is complete.
+        here.or_else(|| match sort {
+            Sort::Poll => None,
+            _ => self.latest.get(&request).cloned(),
+        })
+    }
+}
+
+/// The function of a recorded call, if this build knows it.
+pub(crate) fn known(call: &Call<'_>) -> Option<&'static Function> {
+    function(&call.signature.name)
+}
+
+impl<'t> Thread<'t> {
+    /// The call with an effect that the program's thread must make next.
+    pub(crate) fn next(&self) -> Option<&Call<'t>> {
+        self.calls.get(self.next)
+    }
+
+    /// Begins again, as if no thread of the program had made its calls.
+    pub(crate) fn begin_again(&mut self, comparison: &OneByOne<'t>) {
+        (self.next, self.is_taken) = (0, false);
+        self.unseen.clear();
+        self.made.clear();
+        self.pass_queries(comparison);
+    }
+
+    /// All calls with an effect.
+    pub(crate) fn all_effects(&self) -> impl Iterator<Item = &Call<'t>> {
+        self.calls.iter().filter(|call| has_effect(call))
+    }
+
+    /// The calls with an effect from there on.
+    pub(crate) fn coming(&self) -> impl Iterator<Item = &Call<'t>> {
+        self.calls
+            .iter()
+            .skip(self.next)
+            .filter(|call| has_effect(call))
+    }
+
+    /// Goes past the next call with an effect, and past the queries behind it.
+    pub(crate) fn advance(&mut self, comparison: &OneByOne<'t>) {
+        self.next += 1;
+        self.pass_queries(comparison);
+    }
+
+    /// Passes the queries before the next call with an effect.
+    pub(crate) fn pass_queries(&mut self, comparison: &OneByOne<'t>) {
+        self.queries.clear();
+        while let Some(call) = self.calls.get(self.next)
+            && !has_effect(call)
+        {
+            if known(call).is_some_and(|function| sort_of(function) != Sort::EntryPoint) {
+                let request = comparison.recorded_request(call.index);
+                self.queries
+                    .entry(request)
+                    .or_default()
+                    .push_back(self.next);
+            }
+            if call.has_notes() {
+                self.unseen.push(self.next);
+            }
+            self.next += 1;
+        }
+    }
+
+    /// The calls that were passed and whose notes the program has not seen.
+    pub(crate) fn take_unseen(&mut self) -> Vec<Call<'t>> {
+        let unseen = std::mem::take(&mut self.unseen).into_iter();
+        unseen
+            .filter_map(|at| self.calls.get(at).cloned())
+            .collect()
+    }
+
+    /// The next answer to a question between the last call with an effect and the next one; its
+    /// notes are seen.
+    fn answer(&mut self, request: u64) -> Option<Call<'t>> {
+        let at = self.queries.get_mut(&request)?.pop_front()?;
+        self.calls.get(at).cloned()
+    }
+
+    /// Whether the notes of that call are yet to be seen; they are then.
+    pub(crate) fn sees(&mut self, call: &Call<'_>) -> bool {
+        let before = self.unseen.len();
+        let calls = &self.calls;
+        self.unseen
+            .retain(|&at| calls.get(at).is_none_or(|other| other.index != call.index));
+        self.unseen.len() != before
+    }
+}
