@@ -67,7 +67,11 @@ impl Mismatch {
             let values = values.iter();
             values.map(|(name, value)| json!({"name": name, "value": value})).collect()
         };
-        let mut all = json!({"kind": self.kind(), "thread": self.thread});
+        let mut all = json!({
+            "kind": self.kind(),
+            "thread": self.thread,
+            "text": self.text(),
+        });
         if let Some((index, function, values, place)) = &self.expected {
             all["expected"] = json!({
                 "call": index,
