@@ -216,7 +216,9 @@ impl Verb {
     fn cleans_up(&self) -> bool {
         match self {
             // They wait for a program, which gets the signal, or restore the terminal.
-            Self::Record(_) | Self::Play(_) | Self::Check(_) | Self::View(_) | Self::Demo(_) => false,
+            Self::Record(_) | Self::Play(_) | Self::Check(_) | Self::View(_) | Self::Demo(_) => {
+                false
+            }
             // Their parents end them.
             Self::ReplayChild(_)
             | Self::ObserveChild(_)

@@ -78,8 +78,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let path = std::path::absolute(&arguments.trace)?;
     let settings = [
         (NullSetting::Play, path.into_os_string()),
-        (NullSetting::PlayOutcome, outcome_file.clone().into_os_string()),
-        (NullSetting::PlayMismatch, arguments.on_mismatch.word().into()),
+        (
+            NullSetting::PlayOutcome,
+            outcome_file.clone().into_os_string(),
+        ),
+        (
+            NullSetting::PlayMismatch,
+            arguments.on_mismatch.word().into(),
+        ),
     ];
     let settings = settings.map(|(setting, value)| (setting.name().to_owned(), value));
     // The trace is that of the program, or of a process that the program started.
@@ -137,7 +143,9 @@ fn what_is_left(trace: &Trace, left: u64, next: u64, is_played: bool) -> String 
 fn machine(trace: &Trace) -> Vec<(String, OsString)> {
     let value = |setting: NullSetting| {
         let recorded = trace.meta_value(&format!("environment.{}", setting.name()));
-        recorded.map(str::to_owned).or_else(|| derived(trace, setting))
+        recorded
+            .map(str::to_owned)
+            .or_else(|| derived(trace, setting))
     };
     let settings = NullSetting::ALL.iter().copied();
     let settings = settings.filter(|setting| {

@@ -1,13 +1,15 @@
 //! Compares the calls of a running program with those of a trace, one by one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
-use cutape_format::{Call, Trace};
+use cutape_format::{Call, Error, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::changes::{Objects, changes, values};
-use crate::describe::inputs;
+use crate::describe::{Described, describe, inputs};
 use crate::hash::{add, hash};
+use crate::masks::Masks;
 use crate::objects::ObjectFacts;
 use crate::part::{Facet, Label, Part, Place, Sink};
 use crate::reader::Reader;
@@ -16,14 +18,30 @@ use crate::settings;
 
 /// A recording and a running program, as far as the program has come.
 ///
-/// Objects correspond if calls create them that correspond; those that no call creates from the
-/// first use on.
+/// The recording is read once, in its own order, because its handles mean what they meant then. The
+/// program's calls come in the order in which they return. Objects correspond if calls create them
+/// that correspond; those that no call creates from the first use on.
 pub struct OneByOne<'t> {
-    recorded: Reader<'t>,
+    trace: &'t Trace,
+    /// By call index.
+    recorded: Vec<Recorded>,
+    objects: Vec<ObjectFacts>,
     live: Reader<'t>,
     pairs: Pairs,
-    /// Counts calls: objects are known in the order in which the program gets them.
+    /// Counts entries and returns of the program's calls.
     now: u64,
+}
+
+/// What is kept of a recorded call.
+#[derive(Debug, Default)]
+struct Recorded {
+    asked: Asked,
+    /// The objects that it creates or finds.
+    created: Vec<u32>,
+    /// Addresses in it, with the object and the offset.
+    places: Vec<(u64, u32, u64)>,
+    /// Its thread and its place in it.
+    place: Place,
 }
 
 /// Which objects correspond: of the recording and of the program, by number.
@@ -34,9 +52,16 @@ struct Pairs {
 }
 
 impl Pairs {
+    /// They correspond, and to no others.
     fn bind(&mut self, recorded: u32, live: u32) {
-        self.to_live.insert(recorded, live);
-        self.to_recorded.insert(live, recorded);
+        let old_live = self.to_live.insert(recorded, live);
+        let old_recorded = self.to_recorded.insert(live, recorded);
+        if let Some(old) = old_live.filter(|&old| old != live) {
+            self.to_recorded.remove(&old);
+        }
+        if let Some(old) = old_recorded.filter(|&old| old != recorded) {
+            self.to_live.remove(&old);
+        }
     }
 }
 
@@ -75,36 +100,83 @@ impl Objects for Known<'_> {
 }
 
 impl<'t> OneByOne<'t> {
-    /// Before the first call.
-    pub fn new(trace: &'t Trace) -> Self {
+    /// Reads a recording. `addresses` names the addresses in a call that [`Self::live_address`] will
+    /// be asked about.
+    ///
+    /// # Errors
+    /// If the trace cannot be read.
+    pub fn new(
+        trace: &'t Trace,
+        addresses: &dyn Fn(&Call<'_>, &mut dyn FnMut(u64)),
+    ) -> Result<Self, Error> {
         let lengths_only = settings::lacks_payloads(trace);
-        Self {
-            recorded: Reader::new(trace, lengths_only),
+        let mut reader = Reader::new(trace, lengths_only);
+        let mut recorded: Vec<Recorded> = Vec::new();
+        trace.walk().run(|call| {
+            let place = reader.place_of(call);
+            reader.settle(call.ticks, call.thread, call.index);
+            let asked = Asked::of(&mut reader, call);
+            reader.observe(call, &mut Nothing);
+            let mut places = Vec::new();
+            addresses(call, &mut |address| {
+                let found = reader.place(address);
+                places.extend(found.map(|(object, offset)| (address, object, offset)));
+            });
+            let at = call.index as usize;
+            if recorded.len() <= at {
+                recorded.resize_with(at + 1, Recorded::default);
+            }
+            if let Some(slot) = recorded.get_mut(at) {
+                *slot = Recorded {
+                    asked,
+                    created: Vec::new(),
+                    places,
+                    place,
+                };
+            }
+            Ok::<(), Error>(())
+        })?;
+        reader.settle(u64::MAX, 0, recorded.len() as u64);
+        let objects = reader.numbers.facts;
+        for (number, facts) in (0..).zip(&objects) {
+            let call = facts.created.and_then(|at| recorded.get_mut(at as usize));
+            if let Some(call) = call {
+                call.created.push(number);
+            }
+        }
+        Ok(Self {
+            trace,
+            recorded,
+            objects,
             live: Reader::new(trace, lengths_only),
             pairs: Pairs::default(),
             now: 0,
-        }
+        })
     }
 
     fn known(&self) -> Known<'_> {
         Known {
             pairs: &self.pairs,
-            recorded: &self.recorded.numbers.facts,
+            recorded: &self.objects,
             live: &self.live.numbers.facts,
         }
     }
 
-    /// Whether a call of the program asks for what a recorded call asks for.
-    pub fn are_equal(&mut self, recorded: &Call<'_>, live: &Call<'_>) -> bool {
-        let of_recorded = Asked::of(&mut self.recorded, recorded);
+    /// Whether a call of the program asks for what the recorded call with that index asks for.
+    pub fn are_equal(&mut self, recorded: u64, live: &Call<'_>) -> bool {
         let of_live = Asked::of(&mut self.live, live);
+        let Some(of_recorded) = self.recorded.get(recorded as usize) else {
+            return false;
+        };
+        let of_recorded = &of_recorded.asked;
         if of_recorded.hash != of_live.hash || of_recorded.refs.len() != of_live.refs.len() {
             return false;
         }
-        let pairs = of_recorded.refs.into_iter().zip(of_live.refs);
+        let pairs = of_recorded.refs.iter().copied().zip(of_live.refs);
         let pairs: Vec<(u32, u32)> = pairs.collect();
         let known = self.known();
-        if !pairs.iter().all(|&(recorded, live)| known.are_same(recorded, live)) {
+        let mut all = pairs.iter();
+        if !all.all(|&(recorded, live)| known.are_same(recorded, live)) {
             return false;
         }
         for (recorded, live) in pairs {
@@ -113,9 +185,16 @@ impl<'t> OneByOne<'t> {
         true
     }
 
+    /// The values in which a call of the program differs from a recorded call of its function: of
+    /// the recording, of the program.
+    pub fn changes(&mut self, recorded: u64, live: &Call<'_>) -> Vec<Change> {
+        let of_live = inputs(&mut self.live, live);
+        changes(&self.described(recorded), &of_live, &self.known())
+    }
+
     /// What a recorded call asks for, as names and values.
-    pub fn recorded_values(&mut self, call: &Call<'_>) -> Vec<(String, String)> {
-        values(&inputs(&mut self.recorded, call))
+    pub fn recorded_values(&self, recorded: u64) -> Vec<(String, String)> {
+        values(&self.described(recorded))
     }
 
     /// The same of a call of the program.
@@ -123,19 +202,29 @@ impl<'t> OneByOne<'t> {
         values(&inputs(&mut self.live, call))
     }
 
-    /// The values in which a call of the program differs from a recorded call of its function: of
-    /// the recording, of the program.
-    pub fn changes(&mut self, recorded: &Call<'_>, live: &Call<'_>) -> Vec<Change> {
-        let of_recorded = inputs(&mut self.recorded, recorded);
-        let of_live = inputs(&mut self.live, live);
-        changes(&of_recorded, &of_live, &self.known())
+    /// What a recorded call asks for: reads the recording again, up to there.
+    fn described(&self, recorded: u64) -> Described {
+        let Some(call) = self.recorded.get(recorded as usize) else {
+            return Described::default();
+        };
+        let wanted = [(call.place, Described::default())].into_iter().collect();
+        let compared = (settings::lacks_payloads(self.trace), &Masks::default());
+        // What cannot be read any more is not described.
+        let described = describe(self.trace, compared, wanted, recorded, false);
+        let mut described = described
+            .ok()
+            .and_then(|mut all| all.remove(&call.place))
+            .unwrap_or_default();
+        let is_given = |facet| !matches!(facet, Facet::Output | Facet::Result);
+        described.items.retain(|item| is_given(item.facet));
+        described
     }
 
     /// What a recorded call asks for, as a number that a call of the program has, too, if it asks
     /// for the same.
-    pub fn recorded_request(&mut self, call: &Call<'_>) -> u64 {
-        let asked = Asked::of(&mut self.recorded, call);
-        hash((asked.hash, asked.refs))
+    pub fn recorded_request(&self, recorded: u64) -> u64 {
+        let call = self.recorded.get(recorded as usize);
+        call.map_or(0, |call| hash((call.asked.hash, &call.asked.refs)))
     }
 
     /// The same of a call of the program; `None` if it uses objects that the recording lacks.
@@ -144,56 +233,60 @@ impl<'t> OneByOne<'t> {
         let to_recorded = &self.pairs.to_recorded;
         let refs = asked.refs.iter().map(|live| to_recorded.get(live).copied());
         let refs: Option<Vec<u32>> = refs.collect();
-        Some(hash((asked.hash, refs?)))
+        Some(hash((asked.hash, &refs?)))
     }
 
-    /// Takes in that the program has made a recorded call; both have returned.
-    pub fn take_both(&mut self, recorded: &Call<'_>, live: &Call<'_>) {
-        let before = [&self.recorded, &self.live].map(|reader| reader.numbers.facts.len());
-        self.take_recorded(recorded);
-        self.take_live(live);
-        let [of_recorded, of_live] = before;
-        let kind = |facts: &[ObjectFacts], number: usize| facts.get(number).map(|one| one.kind);
-        let (recorded, live) = (&self.recorded.numbers.facts, &self.live.numbers.facts);
-        let mut others: Vec<usize> = (of_live..live.len()).collect();
-        for number in of_recorded..recorded.len() {
-            let is_it = |&other: &usize| kind(live, other) == kind(recorded, number);
+    /// The time now, for a call that is entered.
+    pub fn enter(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// Takes in a call of the program that was entered then and has returned; the numbers of the
+    /// objects that it has created.
+    pub fn take_live(&mut self, call: &Call<'_>, entered: u64) -> Range<u32> {
+        self.now += 1;
+        let before = self.live.numbers.facts.len() as u32;
+        let mut call = call.clone();
+        call.ticks = entered;
+        if let Some(leave) = &mut call.leave {
+            leave.ticks = self.now;
+        }
+        self.live.observe(&call, &mut Nothing);
+        self.now += 1;
+        self.live.settle(self.now, call.thread, call.index);
+        before..self.live.numbers.facts.len() as u32
+    }
+
+    /// From now on, what a recorded call creates corresponds to these objects of the program: each to
+    /// the first of its kind.
+    pub fn bind(&mut self, recorded: u64, live: Range<u32>) {
+        let Some(call) = self.recorded.get(recorded as usize) else {
+            return;
+        };
+        let kind = |facts: &[ObjectFacts], number: u32| {
+            let facts = facts.get(number as usize);
+            facts.map(|one| one.kind)
+        };
+        let mut others: Vec<u32> = live.collect();
+        for &number in &call.created {
+            let wanted = kind(&self.objects, number);
+            let is_it = |&other: &u32| kind(&self.live.numbers.facts, other) == wanted;
             if let Some(at) = others.iter().position(is_it) {
-                self.pairs.bind(number as u32, others.remove(at) as u32);
+                self.pairs.bind(number, others.remove(at));
             }
         }
     }
 
-    /// Takes in a recorded call that the program does not make, or whose place does not count.
-    pub fn take_recorded(&mut self, call: &Call<'_>) {
-        self.now += 2;
-        take(&mut self.recorded, call, self.now);
-    }
-
-    /// Takes in a call of the program that the recording lacks, or whose place does not count.
-    pub fn take_live(&mut self, call: &Call<'_>) {
-        self.now += 2;
-        take(&mut self.live, call, self.now);
-    }
-
-    /// Where the memory at a recorded address is in the program.
-    pub fn live_address(&self, recorded: u64) -> Option<u64> {
-        let (object, offset) = self.recorded.place(recorded)?;
+    /// Where the memory at an address in a recorded call is in the program.
+    pub fn live_address(&self, recorded: u64, address: u64) -> Option<u64> {
+        let call = self.recorded.get(recorded as usize)?;
+        let mut places = call.places.iter();
+        let &(_, object, offset) = places.find(|place| place.0 == address)?;
         let live = *self.pairs.to_live.get(&object)?;
         let facts = self.live.numbers.facts.get(live as usize)?;
         Some(facts.handle.wrapping_add(offset))
     }
-}
-
-/// Applies a call that begins at `now` and has returned before the next.
-fn take(reader: &mut Reader<'_>, call: &Call<'_>, now: u64) {
-    let mut call = call.clone();
-    call.ticks = now;
-    if let Some(leave) = &mut call.leave {
-        leave.ticks = now;
-    }
-    reader.observe(&call, &mut Nothing);
-    reader.settle(now + 1, call.thread, call.index);
 }
 
 /// Takes no parts.
@@ -206,7 +299,7 @@ impl Sink for Nothing {
 }
 
 /// What a call asks for: a hash of its parts, and the objects that it uses.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Asked {
     hash: u64,
     refs: Vec<u32>,

@@ -21,7 +21,7 @@
 //!   (default), as late as the manual allows, or at seeded moments on a thread of its own.
 //! - `CUTAPE_NULL_PLAY=TRACE`: calls get the answers of a recording, and no kernel runs (`player`).
 //!   The process that creates the file `CUTAPE_NULL_PLAY_OUTCOME` is played, without it every one;
-//!   with `CUTAPE_NULL_PLAY_PARENT=PID` only a child of that process.
+//!   with `CUTAPE_NULL_PLAY_PARENT=PID`, the process that started the program, no forked child.
 //!   `CUTAPE_NULL_PLAY_MISMATCH=stop|warn`: what follows a call that is not the recorded one
 //!   (default stop).
 //!

@@ -6,52 +6,54 @@ use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_registry::{Family, Function, Role};
 use rustc_hash::FxHashMap;
 
-use crate::answers::{MissingBytes, write_rows};
 use crate::host_pointers::HostPointers;
 use crate::rows::{Copied, written_by};
+use crate::values::{MissingBytes, write_rows};
 
 /// Copies whose bytes a later call has, and where the program's memory is.
 #[derive(Default)]
 pub(crate) struct Copies {
     pub(crate) pointers: HostPointers,
-    /// By thread and number of the copy.
+    /// By thread and number of the copy: the recorded address, and where the program has the rows.
     pending: FxHashMap<(u32, u64), Vec<Copied>>,
 }
 
 impl Copies {
-    /// Where a recorded address is in the program.
-    pub(crate) fn live(&self, comparison: &OneByOne<'_>, recorded: u64) -> Option<u64> {
-        comparison
-            .live_address(recorded)
-            .or_else(|| self.pointers.live(recorded))
+    /// Where an address in a recorded call is in the program.
+    pub(crate) fn live(
+        &self,
+        comparison: &OneByOne<'_>,
+        recorded: u64,
+        address: u64,
+    ) -> Option<u64> {
+        let of_object = comparison.live_address(recorded, address);
+        of_object.or_else(|| self.pointers.live(address))
     }
 
-    fn write(
+    /// Rows in the program's memory, of which a recorded call names the first.
+    fn live_rows(
         &self,
-        (trace, comparison): (&Trace, &OneByOne<'_>),
-        snapshot: &Snapshot<'_>,
-        rows: &[(u64, u64)],
-    ) -> Result<(), MissingBytes> {
-        if rows.iter().all(|(_, length)| *length == 0) {
-            return Ok(());
-        }
-        let live = rows.iter().map(|&(address, length)| {
-            let live = self.live(comparison, address);
-            let live = live.ok_or_else(|| {
-                MissingBytes(format!(
-                    "where the program has the memory that was at {address:#x} is not known"
-                ))
-            })?;
-            Ok((live, length))
+        comparison: &OneByOne<'_>,
+        recorded: u64,
+        (start, rows): &Copied,
+    ) -> Result<Rows, MissingBytes> {
+        let live = self.live(comparison, recorded, *start).ok_or_else(|| {
+            MissingBytes(format!(
+                "where the program has the memory that was at {start:#x} is not known"
+            ))
+        })?;
+        let moved = rows.iter().map(|&(address, length)| {
+            let offset = address.wrapping_sub(*start);
+            (live.wrapping_add(offset), length)
         });
-        write_rows(trace, snapshot, &live.collect::<Result<Vec<_>, MissingBytes>>()?)
+        Ok(moved.collect())
     }
 
     /// Writes what a recorded call had copied to the host when it returned; remembers what it has
     /// still to bring.
     pub(crate) fn returned(
         &mut self,
-        at: (&Trace, &OneByOne<'_>),
+        (trace, comparison): (&Trace, &OneByOne<'_>),
         function: &Function,
         recorded: &Call<'_>,
     ) -> Result<(), MissingBytes> {
@@ -69,12 +71,20 @@ impl Copies {
         };
         let leave = recorded.leave.iter().flat_map(|leave| leave.snapshots());
         let mut is_complete = false;
-        for (snapshot, (_, rows)) in leave.filter(is_copied).zip(&targets) {
-            self.write(at, &snapshot, rows)?;
+        for (snapshot, target) in leave.filter(is_copied).zip(&targets) {
+            let rows = self.live_rows(comparison, recorded.index, target)?;
+            write_rows(trace, &snapshot, &rows)?;
             is_complete = true;
         }
         if !is_complete {
-            self.pending.insert((recorded.thread, recorded.number), targets);
+            let rows = targets.iter().filter_map(|target| {
+                // Memory of the device, of a copy between any two.
+                let rows = self.live_rows(comparison, recorded.index, target).ok()?;
+                Some((target.0, rows))
+            });
+            let rows = rows.collect();
+            self.pending
+                .insert((recorded.thread, recorded.number), rows);
         }
         Ok(())
     }
@@ -93,12 +103,16 @@ impl Copies {
                 Note::Readback(note, snapshot) => {
                     let rows = self.take((note.thread, note.number), note.address);
                     if let Some(rows) = rows {
-                        self.write((trace, comparison), &snapshot, &rows)?;
+                        write_rows(trace, &snapshot, &rows)?;
                     }
                 }
                 Note::HostChanged(note, snapshot) if note.is_after != 0 => {
                     let length = snapshot.bytes.length().unwrap_or(0);
-                    self.write((trace, comparison), &snapshot, &[(note.address, length)])?;
+                    let place = (note.address, vec![(note.address, length)]);
+                    let rows = self.live_rows(comparison, recorded.index, &place)?;
+                    if length > 0 {
+                        write_rows(trace, &snapshot, &rows)?;
+                    }
                 }
                 _ => {}
             }
@@ -108,7 +122,7 @@ impl Copies {
 
     /// The rows that a copy writes from a recorded address on; `None` if the program has not made
     /// the copy.
-    fn take(&mut self, copy: (u32, u64), address: u64) -> Option<Vec<(u64, u64)>> {
+    fn take(&mut self, copy: (u32, u64), address: u64) -> Option<Rows> {
         let targets = self.pending.get_mut(&copy)?;
         let at = targets.iter().position(|target| target.0 == address)?;
         let (_, rows) = targets.remove(at);
@@ -118,3 +132,6 @@ impl Copies {
         Some(rows)
     }
 }
+
+/// Rows of the program's memory: address, length.
+type Rows = Vec<(u64, u64)>;

@@ -41,11 +41,18 @@ impl HostPointers {
         let words = |call: &Call<'_>| {
             let snapshot = call.snapshot(position, field::POINTEE)?;
             let words = snapshot.bytes.inline()?.as_chunks::<8>().0.iter();
-            Some(words.map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>())
+            Some(
+                words
+                    .map(|word| u64::from_le_bytes(*word))
+                    .collect::<Vec<_>>(),
+            )
         };
         let pairs = words(recorded).unwrap_or_default().into_iter();
         for (from, to) in pairs.zip(words(live).unwrap_or_default()) {
-            if [from, to].iter().all(|word| word >> 47 == 0 && word >> 32 != 0) {
+            if [from, to]
+                .iter()
+                .all(|word| word >> 47 == 0 && word >> 32 != 0)
+            {
                 self.add(from, to, REACH);
             }
         }

@@ -5,7 +5,7 @@
 //! paired with, in their order (`matching.rs`); calls that only ask (`query.rs`) get the recorded
 //! answers whatever their number is. `live.rs` reads a call of the program as the recorder would
 //! have, and `cutape_diff::OneByOne` compares it. What the device computed comes from the recording
-//! (`answers.rs`, `copied.rs`); handles and addresses are the driver's own.
+//! (`values.rs`, `copied.rs`); handles and addresses are the driver's own.
 //!
 //! Invariant: bytes that the recording does not have are an error and never zeros. A pointer of the
 //! program that is wrong is no fault here. No bytes of a trace cause a panic.
@@ -19,8 +19,8 @@
     )
 )]
 
-mod answers;
 mod copied;
+mod exchange;
 mod host_pointers;
 mod kernels;
 mod live;
@@ -32,6 +32,7 @@ mod player;
 mod query;
 mod rows;
 mod threads;
+mod values;
 
 pub use outcome::{Outcome, effects};
 pub use player::{OnMismatch, Options, Player, Turn};

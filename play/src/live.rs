@@ -34,9 +34,7 @@ impl LiveCall<'_> {
         let widths = self.function.params.iter().map(|param| param.width);
         let places = widths.map(|width| match locations.next(width) {
             Location::Register(at) => Some(usize::from(at)),
-            Location::Stack(at) if width.is_integer() => {
-                Some(usize::from(INTEGER_REGISTERS + at))
-            }
+            Location::Stack(at) if width.is_integer() => Some(usize::from(INTEGER_REGISTERS + at)),
             Location::Stack(_) | Location::Vector(_) => None,
         });
         places

@@ -2,6 +2,7 @@
 
 use cutape_format::{Call, MadeCall};
 
+use crate::exchange::Exchange;
 use crate::live::LiveCall;
 use crate::mismatch::{Difference, Mismatch};
 use crate::player::{OnMismatch, State};
@@ -10,9 +11,16 @@ use crate::query::Sort;
 /// How many recorded calls are looked at for one that matches, when the next one does not.
 const LOOK_AHEAD: usize = 64;
 
+/// Why a call is no recorded one.
+pub(crate) enum Unmatched {
+    /// The threads of the program cannot be told apart before another one has returned from a call.
+    Yet,
+    Never(Box<Mismatch>),
+}
+
 impl State {
     fn read(&self, live: LiveCall<'_>, recorded: &Call<'static>) -> MadeCall {
-        let host = |address| self.copies.live(&self.comparison, address);
+        let host = |address| self.copies.live(&self.comparison, recorded.index, address);
         live.read(recorded, &self.kernels, &host)
     }
 
@@ -25,8 +33,19 @@ impl State {
         let made = self.read(live, recorded);
         let is_equal = self
             .comparison
-            .are_equal(recorded, &made.at_place_of(recorded));
+            .are_equal(recorded.index, &made.at_place_of(recorded));
         is_equal.then_some(made)
+    }
+
+    /// The next call of a recorded thread, if the call of the program is that.
+    pub(crate) fn next_if_matched(
+        &mut self,
+        at: usize,
+        live: LiveCall<'_>,
+    ) -> Option<(Call<'static>, MadeCall)> {
+        let recorded = self.threads.all.get(at)?.next()?.clone();
+        let made = self.matched(live, &recorded)?;
+        Some((recorded, made))
     }
 
     /// Finds the recorded call that a call with an effect is: thread, call, and what was read. A
@@ -36,7 +55,7 @@ impl State {
         thread: Option<usize>,
         live: LiveCall<'_>,
         on_mismatch: OnMismatch,
-    ) -> Result<(usize, Call<'static>, MadeCall), Mismatch> {
+    ) -> Result<(usize, Call<'static>, MadeCall), Unmatched> {
         let candidates = match thread {
             Some(thread) => vec![thread],
             None => {
@@ -46,14 +65,16 @@ impl State {
             }
         };
         for &at in &candidates {
-            let next = self.threads.all.get(at).and_then(|thread| thread.next());
-            if let Some(recorded) = next.cloned()
-                && let Some(made) = self.matched(live, &recorded)
-            {
-                if let Some(thread) = self.threads.all.get_mut(at) {
-                    thread.is_taken = true;
-                }
+            if let Some((recorded, made)) = self.next_if_matched(at, live) {
+                self.begin(at);
                 return Ok((at, recorded, made));
+            }
+        }
+        if let Some(thread) = thread {
+            match self.exchange(thread, live) {
+                Exchange::Done(at, recorded, made) => return Ok((at, *recorded, made)),
+                Exchange::Wait => return Err(Unmatched::Yet),
+                Exchange::None => {}
             }
         }
         let at = candidates.first().copied();
@@ -64,7 +85,7 @@ impl State {
         {
             return Ok(found);
         }
-        Err(self.mismatch(at, live))
+        Err(Unmatched::Never(Box::new(self.mismatch(at, live))))
     }
 
     /// Goes on at the next call of a thread that matches; the calls before it are not made.
@@ -79,29 +100,36 @@ impl State {
             let Some(made) = self.matched(live, recorded) else {
                 continue;
             };
-            for call in coming.iter().take(skipped) {
-                self.comparison.take_recorded(call);
-                self.threads.all.get_mut(at)?.advance(&mut self.comparison);
+            for _ in 0..skipped {
+                self.threads.all.get_mut(at)?.advance(&self.comparison);
             }
+            self.begin(at);
             return Some((at, recorded.clone(), made));
         }
         None
     }
 
-    fn mismatch(&mut self, at: Option<usize>, live: LiveCall<'_>) -> Mismatch {
+    /// The program makes the next call of a recorded thread.
+    pub(crate) fn begin(&mut self, at: usize) {
+        if let Some(thread) = self.threads.all.get_mut(at) {
+            (thread.is_taken, thread.is_busy) = (true, true);
+        }
+    }
+
+    pub(crate) fn mismatch(&mut self, at: Option<usize>, live: LiveCall<'_>) -> Mismatch {
         let next = at.and_then(|at| self.threads.all.get(at)?.next().cloned());
         let difference = match &next {
             None => Difference::NoMore(live.function.name.to_owned()),
             Some(recorded) if recorded.signature.name == live.function.name => {
                 let made = self.read(live, recorded);
                 let made = made.at_place_of(recorded);
-                Difference::Arguments(self.comparison.changes(recorded, &made))
+                Difference::Arguments(self.comparison.changes(recorded.index, &made))
             }
             Some(recorded) => {
                 Difference::Function(live.function.name.to_owned(), self.values(live, recorded))
             }
         };
-        let at_trace = (self.trace, &mut self.comparison);
+        let at_trace = (self.trace, &self.comparison);
         Mismatch::new(difference, at.unwrap_or(0), next.as_ref(), at_trace)
     }
 
@@ -117,12 +145,8 @@ impl State {
     }
 
     /// The recorded answer to a query.
-    pub(crate) fn answer(
-        &mut self,
-        thread: Option<usize>,
-        live: LiveCall<'_>,
-        sort: Sort,
-    ) -> Option<Call<'static>> {
+    pub(crate) fn answer(&mut self, live: LiveCall<'_>, sort: Sort) -> Option<Call<'static>> {
+        let thread = self.thread();
         let sample = self.threads.sample(live.function)?;
         let made = self.read(live, &sample);
         let request = self.comparison.live_request(&made.at_place_of(&sample))?;
@@ -137,7 +161,8 @@ impl State {
         if let Some(sample) = self.threads.sample(live.function) {
             let mut made = MadeCall::new(sample.signature, &live.arguments());
             live.add_outputs(&mut made, &sample, result);
-            self.comparison.take_live(&made.at_place_of(&sample));
+            let now = self.comparison.enter();
+            self.comparison.take_live(&made.at_place_of(&sample), now);
         }
     }
 }

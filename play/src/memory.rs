@@ -16,10 +16,20 @@ fn part(address: u64, length: usize) -> libc::iovec {
 /// The bytes at an address; `None` if one of them cannot be read.
 pub(crate) fn read(address: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
-    let (own, program) = (part(bytes.as_mut_ptr() as u64, length), part(address, length));
+    let (own, program) = (
+        part(bytes.as_mut_ptr() as u64, length),
+        part(address, length),
+    );
     // SAFETY: it writes `bytes` alone; where the program's memory cannot be read, it fails.
     let read = unsafe {
-        libc::process_vm_readv(std::process::id() as i32, &raw const own, 1, &raw const program, 1, 0)
+        libc::process_vm_readv(
+            std::process::id() as i32,
+            &raw const own,
+            1,
+            &raw const program,
+            1,
+            0,
+        )
     };
     (read == length as isize).then_some(bytes)
 }

@@ -37,11 +37,16 @@ impl Mismatch {
         difference: Difference,
         thread: usize,
         expected: Option<&Call<'_>>,
-        (trace, comparison): (&Trace, &mut OneByOne<'_>),
+        (trace, comparison): (&Trace, &OneByOne<'_>),
     ) -> Self {
         let expected = expected.map(|call| {
-            let values = comparison.recorded_values(call);
-            (call.index, call.signature.name.clone(), values, place_of(trace, call))
+            let values = comparison.recorded_values(call.index);
+            (
+                call.index,
+                call.signature.name.clone(),
+                values,
+                place_of(trace, call),
+            )
         });
         Self {
             difference,
@@ -65,7 +70,9 @@ impl Mismatch {
     pub(crate) fn json(&self) -> Value {
         let object = |values: &[(String, String)]| -> Value {
             let values = values.iter();
-            values.map(|(name, value)| json!({"name": name, "value": value})).collect()
+            values
+                .map(|(name, value)| json!({"name": name, "value": value}))
+                .collect()
         };
         let mut all = json!({
             "kind": self.kind(),
@@ -108,19 +115,31 @@ impl Mismatch {
             Difference::Function(..) => text += "the program makes another call than the recording",
             Difference::Arguments(_) => text += "the program's call differs from the recorded one",
             Difference::NoMore(function) => {
-                let _ = write!(text, "{function} is called, and the recording has no further call");
+                let _ = write!(
+                    text,
+                    "{function} is called, and the recording has no further call"
+                );
             }
-            Difference::InFlight => text += "the recording ends in this call, which had not returned",
+            Difference::InFlight => {
+                text += "the recording ends in this call, which had not returned"
+            }
             Difference::Unsupported(result) => {
                 let result = name(*result);
                 let _ = write!(text, "the null driver cannot do this call: {result}");
             }
             Difference::Bytes(why) => {
-                let _ = write!(text, "the recording lacks bytes that this call brings: {why}");
+                let _ = write!(
+                    text,
+                    "the recording lacks bytes that this call brings: {why}"
+                );
             }
         }
         if let Some((index, function, values, place)) = &self.expected {
-            let _ = write!(text, "\n  recorded: call {index} {function}{}", listed(values));
+            let _ = write!(
+                text,
+                "\n  recorded: call {index} {function}{}",
+                listed(values)
+            );
             if let Some(place) = place {
                 let _ = write!(text, ", at {place}");
             }
@@ -150,7 +169,9 @@ fn name(result: i32) -> String {
 
 /// `(ByteCount: 16, dstDevice: memory#1)`
 fn listed(values: &[(String, String)]) -> String {
-    let values = values.iter().map(|(name, value)| format!("{name}: {value}"));
+    let values = values
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"));
     format!("({})", values.collect::<Vec<_>>().join(", "))
 }
 
@@ -162,7 +183,10 @@ fn place_of(trace: &Trace, call: &Call<'_>) -> Option<String> {
     let known = frames.iter().find_map(|frame| match frame {
         StackFrame::Native(address) => {
             let frame = trace.source_of(*address)?.frames.first()?;
-            Some(format!("{} ({}:{})", frame.function, frame.file, frame.line))
+            Some(format!(
+                "{} ({}:{})",
+                frame.function, frame.file, frame.line
+            ))
         }
         StackFrame::Python { .. } => None,
     });

@@ -24,7 +24,9 @@ pub(crate) fn has_effect(call: &Call<'_>) -> bool {
 /// The recorded calls that the program must make: how many have returned.
 pub fn effects(trace: &Trace) -> u64 {
     let calls = trace.calls();
-    calls.filter(|call| call.leave.is_some() && has_effect(call)).count() as u64
+    calls
+        .filter(|call| call.leave.is_some() && has_effect(call))
+        .count() as u64
 }
 
 /// Writes it.
@@ -37,7 +39,11 @@ impl OutcomeFile {
         let Some(path) = path else {
             return Some(Self(None));
         };
-        let file = OpenOptions::new().write(true).create_new(true).open(path).ok()?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .ok()?;
         let mut file = Self(Some(file));
         file.set(0, 0);
         Some(file)
@@ -91,7 +97,9 @@ impl Outcome {
             played: word(0),
             next: word(1),
             // A line that is not complete is the last of a process that was killed.
-            mismatches: lines.filter_map(|line| serde_json::from_slice(line).ok()).collect(),
+            mismatches: lines
+                .filter_map(|line| serde_json::from_slice(line).ok())
+                .collect(),
         }))
     }
 }
@@ -109,7 +117,10 @@ mod tests {
         file.set(3, 17);
         file.add(&serde_json::json!({"kind": "arguments"}));
         file.set(4, 18);
-        assert!(OutcomeFile::create(Some(&path)).is_none(), "another process has it");
+        assert!(
+            OutcomeFile::create(Some(&path)).is_none(),
+            "another process has it"
+        );
         let read = Outcome::read(&path).expect("readable").expect("there");
         std::fs::remove_file(&path).expect("removable");
         assert_eq!((read.played, read.next, read.mismatches.len()), (4, 18, 1));

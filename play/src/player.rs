@@ -1,21 +1,26 @@
 //! What happens at each call of the program.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cutape_diff::OneByOne;
 use cutape_format::{Call, MadeCall, Trace};
-use cutape_registry::Function;
+use cutape_registry::{Function, Param, Role};
 
-use crate::answers::{MissingBytes, give_cubin, write_values};
 use crate::copied::Copies;
+use crate::exchange::MOST_CALLS;
 use crate::kernels::Kernels;
 use crate::live::LiveCall;
+use crate::matching::Unmatched;
 use crate::mismatch::{Difference, Mismatch};
 use crate::outcome::OutcomeFile;
 use crate::query::{Sort, sort_of};
-use crate::threads::Threads;
+use crate::threads::{Made, Threads, known};
+use crate::values::addresses;
+use crate::values::{MissingBytes, give_cubin, write_values};
 
 /// What follows a call that is not the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +39,8 @@ pub struct Options {
     /// The file to create that says how far the program has come; the process that creates it is the
     /// one that is played.
     pub outcome: Option<PathBuf>,
-    /// Only a child of this process is played: the program itself, and not what it starts.
+    /// The process that started the program. A child that the program forks, which is the same program,
+    /// is not played.
     pub parent: Option<u32>,
     /// What follows a mismatch.
     pub on_mismatch: OnMismatch,
@@ -52,8 +58,20 @@ enum What {
     Own,
     /// A query, and the recorded answer.
     Query(Option<Call<'static>>),
-    /// The recorded call that it is, and its thread.
-    Effect(usize, Call<'static>, MadeCall),
+    Effect(Box<Effect>),
+}
+
+/// A call with an effect.
+#[derive(Debug)]
+struct Effect {
+    /// The recorded thread.
+    thread: usize,
+    recorded: Call<'static>,
+    made: MadeCall,
+    /// When it was entered.
+    entered: u64,
+    /// What it has created, if it was taken in when it was entered.
+    taken: Option<Range<u32>>,
 }
 
 /// What the driver has to do with a call.
@@ -79,20 +97,65 @@ pub(crate) struct State {
     pub(crate) threads: Threads<'static>,
     pub(crate) kernels: Kernels,
     pub(crate) copies: Copies,
+    /// The recorded thread of each thread of the program that has made a call.
+    pub(crate) slots: Vec<Option<usize>>,
     outcome: OutcomeFile,
     played: u64,
 }
 
+/// Whether this process was forked from the same program, and not started by `starter`.
+fn is_fork_of_other(starter: u32) -> bool {
+    // SAFETY: it only asks the system.
+    let parent = unsafe { libc::getppid() };
+    let program = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
+    let own = program("self");
+    parent as u32 != starter && own.is_some() && program(&parent.to_string()) == own
+}
+
+/// How often, and after which pauses, a thread looks whether another one has returned from a call.
+const MOST_LOOKS: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether a call ends the object that it is given.
+fn ends(param: &Param) -> bool {
+    matches!(param.role, Role::Destroy(_))
+}
+
 impl State {
+    /// Takes in a call of the program; what it has created.
+    fn take(&mut self, effect: &Effect) -> Range<u32> {
+        let as_read = effect.made.at_place_of(&effect.recorded);
+        let created = self.comparison.take_live(&as_read, effect.entered);
+        self.comparison.bind(effect.recorded.index, created.clone());
+        created
+    }
+
+    /// The recorded thread whose calls this thread makes.
+    pub(crate) fn thread(&self) -> Option<usize> {
+        *self.slots.get(SLOT.get()?)?
+    }
+
+    fn set_thread(&mut self, thread: usize) {
+        let slot = SLOT.get().unwrap_or(self.slots.len());
+        SLOT.set(Some(slot));
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some(thread);
+        }
+    }
+
     fn write_values(&self, live: LiveCall<'_>, recorded: &Call<'_>) {
-        let address = |recorded| self.comparison.live_address(recorded);
+        let index = recorded.index;
+        let address = |address| self.comparison.live_address(index, address);
         write_values(live.function, recorded, &live.arguments(), &address);
     }
 }
 
 thread_local! {
-    /// The recorded thread whose calls this thread makes.
-    static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
+    /// Its number among the threads of the program that have made calls.
+    static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
     /// The driver is at work on a call of this thread.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
@@ -103,9 +166,7 @@ impl Player {
     /// # Errors
     /// What is wrong with the trace.
     pub fn open(options: &Options) -> Result<Option<Self>, String> {
-        // SAFETY: it only asks the system.
-        let parent = unsafe { libc::getppid() } as u32;
-        if options.parent.is_some_and(|known| known != parent) {
+        if options.parent.is_some_and(is_fork_of_other) {
             return Ok(None);
         }
         let Some(outcome) = OutcomeFile::create(options.outcome.as_deref()) else {
@@ -115,10 +176,10 @@ impl Player {
         // Until the process ends: the driver is never unloaded while it is used.
         let trace: &'static Trace = Box::leak(Box::new(trace));
         let mut kernels = Kernels::default();
-        let mut comparison = OneByOne::new(trace);
+        let comparison = OneByOne::new(trace, &addresses).map_err(|error| error.to_string())?;
         let mut threads = Threads::of(trace, &mut kernels);
         for thread in &mut threads.all {
-            thread.pass_queries(&mut comparison);
+            thread.pass_queries(&comparison);
         }
         Ok(Some(Self {
             process: std::process::id(),
@@ -129,6 +190,7 @@ impl Player {
                 threads,
                 kernels,
                 copies: Copies::default(),
+                slots: Vec::new(),
                 outcome,
                 played: 0,
             }),
@@ -147,9 +209,7 @@ impl Player {
     /// What to do with a call: registers and words of the stack.
     pub fn before(&self, function: &'static Function, words: &[u64]) -> Turn {
         let sort = sort_of(function);
-        let own = || {
-            Turn::Make(Begun { what: What::Own })
-        };
+        let own = || Turn::Make(Begun { what: What::Own });
         // Calls of callbacks that the driver calls are not recorded as others are.
         if sort == Sort::EntryPoint || IS_INSIDE.get() || !self.is_of_this_process() {
             return own();
@@ -157,19 +217,39 @@ impl Player {
         let live = LiveCall { function, words };
         let mut state = self.lock();
         let begun = match sort {
-            Sort::Effect => match state.find(THREAD.get(), live, self.on_mismatch) {
-                Ok(found) => {
-                    THREAD.set(Some(found.0));
-                    self.begin_effect(&mut state, live, found)
+            Sort::Effect => {
+                let mut looks = 0;
+                loop {
+                    let thread = state.thread();
+                    match state.find(thread, live, self.on_mismatch) {
+                        Ok(found) => {
+                            state.set_thread(found.0);
+                            break self.begin_effect(&mut state, live, found);
+                        }
+                        Err(Unmatched::Yet) if looks < MOST_LOOKS => {
+                            looks += 1;
+                            drop(state);
+                            std::thread::sleep(PAUSE);
+                            state = self.lock();
+                        }
+                        Err(Unmatched::Yet) => {
+                            let mismatch = state.mismatch(thread, live);
+                            self.report(&mut state, &mismatch);
+                            return own();
+                        }
+                        Err(Unmatched::Never(mismatch)) => {
+                            self.report(&mut state, &mismatch);
+                            return own();
+                        }
+                    }
                 }
-                Err(mismatch) => {
-                    self.report(&mut state, &mismatch);
-                    return own();
-                }
-            },
+            }
             _ => self.begin_query(&mut state, live, sort),
         };
-        if let Turn::Make(Begun { what: What::Query(_) | What::Effect(..) }) = begun {
+        if let Turn::Make(Begun {
+            what: What::Query(_) | What::Effect(..),
+        }) = begun
+        {
             IS_INSIDE.set(true);
         }
         begun
@@ -182,33 +262,50 @@ impl Player {
         (thread, recorded, made): (usize, Call<'static>, MadeCall),
     ) -> Turn {
         let unseen = state.threads.all.get_mut(thread);
-        for call in unseen.map(|thread| thread.take_unseen()).unwrap_or_default() {
+        for call in unseen
+            .map(|thread| thread.take_unseen())
+            .unwrap_or_default()
+        {
             self.see_notes(state, thread, &call);
         }
         let result = recorded.leave.map(|leave| leave.result);
-        let as_read = made.at_place_of(&recorded);
-        state.copies.pointers.learn(live.function, &recorded, &as_read);
+        let mut effect = Box::new(Effect {
+            thread,
+            recorded,
+            made,
+            entered: state.comparison.enter(),
+            taken: None,
+        });
+        let as_read = effect.made.at_place_of(&effect.recorded);
+        let pointers = &mut state.copies.pointers;
+        pointers.learn(live.function, &effect.recorded, &as_read);
         match result {
             None => {
-                self.fail(state, Difference::InFlight, thread, &recorded);
+                self.fail(state, Difference::InFlight, thread, &effect.recorded);
                 Turn::Make(Begun { what: What::Own })
             }
-            Some(0) => Turn::Make(Begun {
-                what: What::Effect(thread, recorded, made),
-            }),
+            Some(0) => {
+                // Before another thread gets the handle or the address again.
+                if live.function.params.iter().any(ends) {
+                    effect.made.returned(0);
+                    effect.taken = Some(state.take(&effect));
+                }
+                Turn::Make(Begun {
+                    what: What::Effect(effect),
+                })
+            }
             Some(code) => {
-                let mut made = made;
-                made.returned(code);
-                self.conclude(state, thread, &recorded, &made);
+                effect.made.returned(code);
+                self.conclude(state, *effect);
                 Turn::Return(code)
             }
         }
     }
 
     fn begin_query(&self, state: &mut State, live: LiveCall<'_>, sort: Sort) -> Turn {
-        let answer = state.answer(THREAD.get(), live, sort);
+        let answer = state.answer(live, sort);
         if let Some(call) = &answer
-            && let Some(thread) = THREAD.get()
+            && let Some(thread) = state.thread()
             && let Some(own) = state.threads.all.get_mut(thread)
             && own.sees(call)
         {
@@ -223,7 +320,13 @@ impl Player {
     }
 
     /// Takes in what the driver has returned; the result that the program gets.
-    pub fn after(&self, begun: Begun, function: &'static Function, words: &[u64], result: i32) -> i32 {
+    pub fn after(
+        &self,
+        begun: Begun,
+        function: &'static Function,
+        words: &[u64],
+        result: i32,
+    ) -> i32 {
         let live = LiveCall { function, words };
         match begun.what {
             What::Own => return result,
@@ -234,40 +337,76 @@ impl Player {
                     state.take_own(live, result);
                     return result;
                 };
+                let needs_driver = |param: &Param| matches!(param.role, Role::Get(_));
+                if result != 0 && function.params.iter().any(needs_driver) {
+                    let thread = state.thread().unwrap_or(0);
+                    self.fail(
+                        &mut state,
+                        Difference::Unsupported(result),
+                        thread,
+                        &recorded,
+                    );
+                }
                 let mut made = MadeCall::new(recorded.signature, &live.arguments());
                 if result == 0 {
                     live.add_outputs(&mut made, &recorded, result);
-                    state.comparison.take_live(&made.at_place_of(&recorded));
+                    let now = state.comparison.enter();
+                    let as_read = made.at_place_of(&recorded);
+                    state.comparison.take_live(&as_read, now);
                 }
                 state.write_values(live, &recorded);
                 recorded.leave.map_or(result, |leave| leave.result)
             }
-            What::Effect(thread, recorded, mut made) => {
+            What::Effect(mut effect) => {
                 IS_INSIDE.set(false);
                 let mut state = self.lock();
+                let (thread, recorded) = (effect.thread, &effect.recorded);
                 if result != 0 && function.returns_result {
-                    self.fail(&mut state, Difference::Unsupported(result), thread, &recorded);
+                    self.fail(
+                        &mut state,
+                        Difference::Unsupported(result),
+                        thread,
+                        recorded,
+                    );
                 }
-                give_cubin(function, &recorded, &live.arguments(), state.trace);
-                live.add_outputs(&mut made, &recorded, 0);
-                state.write_values(live, &recorded);
-                let State { copies, trace, comparison, .. } = &mut *state;
-                if let Err(missing) = copies.returned((trace, comparison), function, &recorded) {
-                    self.lack(&mut state, missing, thread, &recorded);
+                give_cubin(function, recorded, &live.arguments(), state.trace);
+                live.add_outputs(&mut effect.made, recorded, 0);
+                state.write_values(live, recorded);
+                let State {
+                    copies,
+                    trace,
+                    comparison,
+                    ..
+                } = &mut *state;
+                if let Err(missing) = copies.returned((trace, comparison), function, recorded) {
+                    self.lack(&mut state, missing, thread, recorded);
                 }
-                self.conclude(&mut state, thread, &recorded, &made);
-                recorded.leave.map_or(result, |leave| leave.result)
+                let code = recorded.result().unwrap_or(result);
+                self.conclude(&mut state, *effect);
+                code
             }
         }
     }
 
     /// A call with an effect has returned.
-    fn conclude(&self, state: &mut State, thread: usize, recorded: &Call<'static>, made: &MadeCall) {
-        let made = made.at_place_of(recorded);
-        state.comparison.take_both(recorded, &made);
-        self.see_notes(state, thread, recorded);
-        let State { threads, comparison, .. } = state;
+    fn conclude(&self, state: &mut State, effect: Effect) {
+        let taken = effect.taken.clone();
+        let created = taken.unwrap_or_else(|| state.take(&effect));
+        let Effect {
+            thread, recorded, ..
+        } = effect;
+        self.see_notes(state, thread, &recorded);
+        let State {
+            threads,
+            comparison,
+            ..
+        } = state;
         if let Some(own) = threads.all.get_mut(thread) {
+            own.is_busy = false;
+            if own.made.len() < MOST_CALLS {
+                own.made
+                    .extend(known(&recorded).map(|function| Made { function, created }));
+            }
             own.advance(comparison);
         }
         state.played += 1;
@@ -276,7 +415,12 @@ impl Player {
     }
 
     fn see_notes(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
-        let State { copies, trace, comparison, .. } = &mut *state;
+        let State {
+            copies,
+            trace,
+            comparison,
+            ..
+        } = &mut *state;
         if let Err(missing) = copies.notes((trace, comparison), recorded) {
             self.lack(state, missing, thread, recorded);
         }
@@ -287,7 +431,9 @@ impl Player {
     }
 
     fn fail(&self, state: &mut State, difference: Difference, thread: usize, recorded: &Call<'_>) {
-        let State { trace, comparison, .. } = &mut *state;
+        let State {
+            trace, comparison, ..
+        } = &mut *state;
         let mismatch = Mismatch::new(difference, thread, Some(recorded), (trace, comparison));
         self.report(state, &mismatch);
     }

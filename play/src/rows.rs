@@ -58,14 +58,21 @@ pub(crate) fn written_by(function: &Function, call: &Call<'_>) -> Vec<Copied> {
         }
         _ => {}
     }
-    let by_role = function.params.iter().enumerate().filter_map(|(position, param)| {
-        let Role::HostWrite(length) = param.role else {
-            return None;
-        };
-        let extent = length.evaluate(function, &CallArguments(call))?;
-        let address = call.argument(position);
-        Some((address, lines(address, (extent.row, extent.pitch, extent.rows))?))
-    });
+    let by_role = function
+        .params
+        .iter()
+        .enumerate()
+        .filter_map(|(position, param)| {
+            let Role::HostWrite(length) = param.role else {
+                return None;
+            };
+            let extent = length.evaluate(function, &CallArguments(call))?;
+            let address = call.argument(position);
+            Some((
+                address,
+                lines(address, (extent.row, extent.pitch, extent.rows))?,
+            ))
+        });
     let described = described_accesses(function, call).unwrap_or_default();
     let described = described.into_iter().filter(|access| access.is_write);
     let described = described.filter_map(|access| Some((access.start, rows_of(&access)?)));

@@ -1,6 +1,7 @@
 //! The calls of each recorded thread, and how far the program's thread has come.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use cutape_diff::OneByOne;
 use cutape_format::{Call, Trace};
@@ -21,8 +22,19 @@ pub(crate) struct Thread<'t> {
     queries: FxHashMap<u64, VecDeque<usize>>,
     /// Those of them with notes that the program has not seen.
     unseen: Vec<usize>,
-    /// A thread of the program has its calls.
+    /// A thread of the program makes its calls.
     pub(crate) is_taken: bool,
+    /// The driver is at work on its next call.
+    pub(crate) is_busy: bool,
+    /// The first calls that the program has made.
+    pub(crate) made: Vec<Made>,
+}
+
+/// A recorded call that the program has made.
+pub(crate) struct Made {
+    pub(crate) function: &'static Function,
+    /// The objects that it has created in the program.
+    pub(crate) created: Range<u32>,
 }
 
 /// All of them.
@@ -73,7 +85,12 @@ impl<'t> Threads<'t> {
     }
 
     /// The answer to a question of a thread, and whether it is that of this place.
-    pub(crate) fn answer(&mut self, thread: Option<usize>, request: u64, sort: Sort) -> Option<Call<'t>> {
+    pub(crate) fn answer(
+        &mut self,
+        thread: Option<usize>,
+        request: u64,
+        sort: Sort,
+    ) -> Option<Call<'t>> {
         let here = thread.and_then(|thread| self.all.get_mut(thread));
         let here = here.and_then(|thread| thread.answer(request));
         if let Some(call) = &here {
@@ -88,7 +105,7 @@ impl<'t> Threads<'t> {
 }
 
 /// The function of a recorded call, if this build knows it.
-fn known(call: &Call<'_>) -> Option<&'static Function> {
+pub(crate) fn known(call: &Call<'_>) -> Option<&'static Function> {
     function(&call.signature.name)
 }
 
@@ -98,28 +115,46 @@ impl<'t> Thread<'t> {
         self.calls.get(self.next)
     }
 
+    /// Begins again, as if no thread of the program had made its calls.
+    pub(crate) fn begin_again(&mut self, comparison: &OneByOne<'t>) {
+        (self.next, self.is_taken) = (0, false);
+        self.unseen.clear();
+        self.made.clear();
+        self.pass_queries(comparison);
+    }
+
+    /// All calls with an effect.
+    pub(crate) fn all_effects(&self) -> impl Iterator<Item = &Call<'t>> {
+        self.calls.iter().filter(|call| has_effect(call))
+    }
+
     /// The calls with an effect from there on.
     pub(crate) fn coming(&self) -> impl Iterator<Item = &Call<'t>> {
-        self.calls.iter().skip(self.next).filter(|call| has_effect(call))
+        self.calls
+            .iter()
+            .skip(self.next)
+            .filter(|call| has_effect(call))
     }
 
     /// Goes past the next call with an effect, and past the queries behind it.
-    pub(crate) fn advance(&mut self, comparison: &mut OneByOne<'t>) {
+    pub(crate) fn advance(&mut self, comparison: &OneByOne<'t>) {
         self.next += 1;
         self.pass_queries(comparison);
     }
 
     /// Passes the queries before the next call with an effect.
-    pub(crate) fn pass_queries(&mut self, comparison: &mut OneByOne<'t>) {
+    pub(crate) fn pass_queries(&mut self, comparison: &OneByOne<'t>) {
         self.queries.clear();
         while let Some(call) = self.calls.get(self.next)
             && !has_effect(call)
         {
             if known(call).is_some_and(|function| sort_of(function) != Sort::EntryPoint) {
-                let request = comparison.recorded_request(call);
-                self.queries.entry(request).or_default().push_back(self.next);
+                let request = comparison.recorded_request(call.index);
+                self.queries
+                    .entry(request)
+                    .or_default()
+                    .push_back(self.next);
             }
-            comparison.take_recorded(call);
             if call.has_notes() {
                 self.unseen.push(self.next);
             }
@@ -130,7 +165,9 @@ impl<'t> Thread<'t> {
     /// The calls that were passed and whose notes the program has not seen.
     pub(crate) fn take_unseen(&mut self) -> Vec<Call<'t>> {
         let unseen = std::mem::take(&mut self.unseen).into_iter();
-        unseen.filter_map(|at| self.calls.get(at).cloned()).collect()
+        unseen
+            .filter_map(|at| self.calls.get(at).cloned())
+            .collect()
     }
 
     /// The next answer to a question between the last call with an effect and the next one; its

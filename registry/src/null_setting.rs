@@ -63,7 +63,7 @@ settings! {
     PlayMismatch "PLAY_MISMATCH" Run;
     /// The file that says how far the process has come.
     PlayOutcome "PLAY_OUTCOME" Run;
-    /// The process whose child is played.
+    /// The process that started the program that is played.
     PlayParent "PLAY_PARENT" Run;
     /// When enqueued work runs.
     Schedule "SCHEDULE" Run;

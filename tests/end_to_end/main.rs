@@ -43,6 +43,7 @@ mod memory;
 mod minimize;
 mod one_rank;
 mod one_rank_verbs;
+mod play;
 mod programs;
 mod project_file;
 mod race;
@@ -116,6 +117,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("memory", memory::add_to),
     ("one_rank", one_rank::add_to),
     ("one_rank_verbs", one_rank_verbs::add_to),
+    ("play", play::add_to),
     ("project_file", project_file::add_to),
     ("rank_devices", rank_devices::add_to),
     ("rank_flags", rank_flags::add_to),

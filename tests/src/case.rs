@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 use cutape_registry::Class;
 use serde_json::Value;
 
-use crate::commands::{files, record, replay};
+use crate::commands::{files, play, record, replay};
 use crate::findings::{Finding, read_findings};
 use crate::parts::parts;
 use crate::process::{self, Output};
-use crate::program::Program;
+use crate::program::{Program, Variant};
 use crate::suite::{file_name, keep_traces};
 
 /// How a program is run, or its recording is used. Each is one test.
@@ -34,11 +34,13 @@ pub enum Mode {
     /// After `cutape pack --payloads hash --outputs hash`: nothing changes for `check`; with
     /// `--outputs hash` alone, nothing changes for `replay` either.
     Hashed,
+    /// `cutape play TRACE -- PROGRAM`: nothing changes for a correct program.
+    Played,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 7] = [
+    pub const ALL: [Mode; 8] = [
         Mode::Bare,
         Mode::Recorded,
         Mode::Checked,
@@ -46,11 +48,16 @@ impl Mode {
         Mode::Replayed,
         Mode::Concurrent,
         Mode::Hashed,
+        Mode::Played,
     ];
 
     /// Whether a program is tested in this mode.
     pub fn applies_to(self, program: &Program) -> bool {
-        self != Mode::Concurrent || program.is_threaded
+        match self {
+            Mode::Concurrent => program.is_threaded,
+            Mode::Played => program.variant == Variant::Correct && program.not_played.is_none(),
+            _ => true,
+        }
     }
 
     /// The last part of the test's name.
@@ -63,6 +70,7 @@ impl Mode {
             Mode::Replayed => "replayed",
             Mode::Concurrent => "concurrent",
             Mode::Hashed => "hashed",
+            Mode::Played => "played",
         }
     }
 }
@@ -111,6 +119,7 @@ impl Case {
             Mode::Replayed => self.expect_replayed(&[]),
             Mode::Concurrent => self.expect_replayed(&["--threads"]),
             Mode::Hashed => self.expect_hashed(),
+            Mode::Played => self.expect_played(),
         };
         outcome.map_err(|message| format!("{message}{}", self.kept_traces()))
     }
@@ -215,6 +224,21 @@ impl Case {
         }
         self.expect_end(output)?;
         self.traces().map(|_| ())
+    }
+
+    fn expect_played(&self) -> Result<(), String> {
+        let program = self.program.compile(parts())?;
+        let trace = &self.traces()?[0];
+        let mut command = play(trace, &[], &[&program.to_string_lossy()]);
+        command.envs(self.program.environment.clone());
+        let (output, bare) = (process::run(&mut command), self.bare()?);
+        output.expect_code(bare.code().ok_or_else(|| bare.describe())?)?;
+        output.expect_quiet()?;
+        if output.stdout == bare.stdout {
+            return Ok(());
+        }
+        let (bare, output) = (bare.describe(), output.describe());
+        Err(format!("the program's output differs\n{bare}\n{output}"))
     }
 
     fn expect_checked(&self) -> Result<(), String> {

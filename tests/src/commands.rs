@@ -22,6 +22,13 @@ pub fn replay(trace: &Path) -> Command {
     parts().cutape(&[&"replay", &"--driver", &"null", &trace])
 }
 
+/// `cutape play`, of a program.
+pub fn play(trace: &Path, options: &[&str], program: &[&str]) -> Command {
+    let mut play = parts().cutape(&[&"play", &trace]);
+    play.args(options).arg("--").args(program);
+    play
+}
+
 /// A program on the null driver, without cutape.
 pub fn bare(program: &[&str]) -> Output {
     run(Command::new(program[0])

@@ -36,13 +36,15 @@ pub struct Program {
     pub crash: Option<i32>,
     /// Settings of the null driver: `CUTAPE_NULL_*` and the value.
     pub environment: Vec<(String, String)>,
+    /// Why `play` does not run it as it was recorded.
+    pub not_played: Option<String>,
     /// Whether it has several threads.
     pub is_threaded: bool,
     source: PathBuf,
 }
 
 /// The keys of header lines.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "expect",
     "may",
     "crashes",
@@ -51,6 +53,7 @@ const KEYS: [&str; 8] = [
     "replay-skips",
     "replay-diverges",
     "null-driver",
+    "not-played",
 ];
 
 /// Folders of programs that run in every mode.
@@ -82,6 +85,7 @@ pub fn programs() -> Result<Vec<Program>, String> {
                 diverges: None,
                 crash: None,
                 environment: about.environment.clone(),
+                not_played: about.not_played.clone(),
                 is_threaded: text.contains("pthread_create"),
                 source: source.clone(),
             };
@@ -132,6 +136,7 @@ struct About {
     skipped: Vec<String>,
     diverges: Option<String>,
     environment: Vec<(String, String)>,
+    not_played: Option<String>,
 }
 
 impl About {
@@ -157,6 +162,7 @@ impl About {
                 "crashes" | "may-crash" => about.crash = Some(signal(values)?),
                 "replay-skips" => about.skipped.extend(words),
                 "replay-diverges" => about.diverges = Some(values.trim().to_owned()),
+                "not-played" => about.not_played = Some(values.trim().to_owned()),
                 "needs" => {}
                 "null-driver" => {
                     for word in words {

@@ -148,7 +148,10 @@ mod tests {
         };
         let call = made.at_place_of(&other);
         assert_eq!((call.argument(0) as i64, call.argument(1)), (-2, 1 << 40));
-        let snapshots: Vec<_> = call.snapshots().map(|found| (found.field, found.bytes)).collect();
+        let snapshots: Vec<_> = call
+            .snapshots()
+            .map(|found| (found.field, found.bytes))
+            .collect();
         let expected = [(0, Bytes::Inline(&b"abc"[..])), (11, Bytes::Blob(blob))];
         assert_eq!(snapshots, expected);
         assert_eq!((call.index, call.result()), (4, Some(3)));

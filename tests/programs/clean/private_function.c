@@ -1,6 +1,7 @@
 /* A function that no recorded call returned, as when a library takes one from the driver's private
  * tables: here it is looked up in the driver's own library, past the recorder. A replay finds it by
  * module and name. */
+// not-played: it calls the driver past the recorder, and the null driver is where play looks
 #define _GNU_SOURCE
 #include "program.h"
 #include "unrecorded.h"

@@ -2,6 +2,7 @@
  * there are two; they work at the same time, and the one that started them shows what they print in
  * the order of their ranks. */
 // null-driver: CUTAPE_NULL_DEVICES=2
+// not-played: it starts two processes, and a trace is that of one
 #include "program.h"
 
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
 /* What the CUDA runtime of CUDA 13 calls for a program with four streams in a ring: the primary
  * context, whose handle it has past the recorder, is current before a recorded call returns it;
  * each stream waits for an event of its own, and a wait for the device names the context. */
+// not-played: it calls the driver past the recorder, and the null driver is where play looks
 #define _GNU_SOURCE
 #include "program.h"
 #include "unrecorded.h"

@@ -1,4 +1,4 @@
-//! Runs programs under a schedule: bare, recorded, checked, replayed.
+//! Runs programs under a schedule: bare, recorded, checked, replayed, played.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use cutape_tests::{
-    Finding, Output, compile, parts, read_findings, record, replay, root, run_within,
+    Finding, Output, compile, parts, play, read_findings, record, replay, root, run_within,
 };
 
 use crate::order::{CopiedBytes, Expected, expected};
@@ -32,6 +32,8 @@ pub enum Property {
     Checked,
     /// A replay has no divergence.
     Replayed,
+    /// Run again on the answers of the recording, it prints the same.
+    Played,
 }
 
 /// A property that does not hold.
@@ -160,7 +162,12 @@ impl Runner {
         output.expect(0).map_err(|message| Failure {
             property: Property::Replayed,
             message,
-        })
+        })?;
+        if last < Property::Played {
+            return Ok(());
+        }
+        let output = with(&mut play(&trace, &[], &words), &schedules.replay);
+        expect_printed(Property::Played, &output, &printed)
     }
 
     /// Records a program with a mistake and checks the recording; the rules about races that it

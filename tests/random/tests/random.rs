@@ -12,7 +12,7 @@
 //! | `--keep FOLDER` | failing programs go there, shrunk |
 //! | `--shrink N` | the first N of them are shrunk; by default 3 |
 //! | `--write FILE` | the new programs, with what they must print, are written there and not run |
-//! | `--last PROPERTY` | `bare`, `recorded`, `bytes`, `checked`, `replayed` |
+//! | `--last PROPERTY` | `bare`, `recorded`, `bytes`, `checked`, `replayed`, `played` |
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Options {
             limit: Duration::MAX,
             plants: 4,
             devices: None,
-            last: Property::Replayed,
+            last: Property::Played,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -81,6 +81,7 @@ impl Options {
                         "bytes" => Property::Bytes,
                         "checked" => Property::Checked,
                         "replayed" => Property::Replayed,
+                        "played" => Property::Played,
                         _ => return Err(format!("{word}: {value}")),
                     }
                 }

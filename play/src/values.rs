@@ -2,12 +2,13 @@
 //! handles and no addresses, which are the driver's own.
 
 use cutape_format::layout::field;
-use cutape_format::{Call, Snapshot, Trace};
+use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_registry::{
-    Family, Function, Length, LinkOp, Meaning, Param, Role, enumeration, structure_behind,
+    Family, Function, Kind, Length, LinkOp, Meaning, Param, Role, enumeration, structure_behind,
 };
 
 use crate::memory;
+use crate::rows::{rows_of_ranges, written_by};
 
 /// Bytes that a call brought to the host and that the recording does not have.
 #[derive(Clone, Debug)]
@@ -81,6 +82,8 @@ fn values<'b>(param: &Param, call: &Call<'_>, bytes: &'b [u8]) -> Vec<(u64, &'b 
     let all = || vec![(0, bytes)];
     let length = match param.role {
         Role::Text(_) => return all(),
+        // Devices are numbers.
+        Role::Get(Kind::Device) | Role::Find(Kind::Device, _) => return all(),
         Role::Out(length) | Role::InOut(length) => length,
         _ => return Vec::new(),
     };
@@ -142,4 +145,36 @@ pub(crate) fn write_rows(
         }
     }
     Ok(())
+}
+
+/// The addresses in a recorded call that may have to be found in the program: of host memory that it
+/// changes or reads, and in values that it returns.
+pub(crate) fn addresses(call: &Call<'_>, each: &mut dyn FnMut(u64)) {
+    let Some(function) = cutape_registry::function(&call.signature.name) else {
+        return;
+    };
+    for (start, _) in written_by(function, call) {
+        each(start);
+    }
+    for (_, rows) in rows_of_ranges(call, 1) {
+        rows.iter().for_each(|&(start, _)| each(start));
+    }
+    if call.has_notes() {
+        for note in call.notes() {
+            if let Note::HostChanged(note, _) = note {
+                each(note.address);
+            }
+        }
+    }
+    for snapshot in call.leave.iter().flat_map(|leave| leave.snapshots()) {
+        let param = function.params.get(usize::from(snapshot.parameter));
+        let (Some(param), Some(bytes)) = (param, snapshot.bytes.inline()) else {
+            continue;
+        };
+        for (_, part) in values(param, call, bytes) {
+            for word in part.as_chunks::<8>().0 {
+                each(u64::from_le_bytes(*word));
+            }
+        }
+    }
 }

@@ -1,0 +1,274 @@
+//! `cutape play`: a program runs again on the answers of its recording; the first call that is not
+//! the recorded one is named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cutape_tests::{Output, bare, compile, compiled, ending, parts, play, record, root, run};
+use serde_json::Value;
+
+cutape_tests::tests![
+    what_kernels_compute_comes_from_the_recording,
+    each_change_is_named,
+    a_program_that_ends_early_is_no_match,
+    with_warn_the_program_goes_on,
+    bytes_that_the_recording_lacks_are_no_zeros,
+    results_are_the_recorded_ones,
+    programs_without_calls,
+];
+
+/// The launches of `fill` write bytes that differ each time: only the recording has them.
+const WRITES: (&str, &str) = ("CUTAPE_NULL_NONDETERMINISTIC", "fill@*");
+
+/// `changes.c` with these macros.
+fn changed(folder: &Path, macros: &[&str]) -> String {
+    let program = folder.join(format!("program{}", macros.concat()));
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    let macros: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
+    let mut options: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&driver, &"-lpthread"];
+    options.extend(
+        macros
+            .iter()
+            .map(|option| option as &dyn AsRef<std::ffi::OsStr>),
+    );
+    compile(
+        &root().join("tests/programs/diff/changes.c"),
+        &program,
+        &options,
+    );
+    program.to_str().unwrap().to_owned()
+}
+
+fn recorded(folder: &Path, program: &[&str]) -> (PathBuf, Output) {
+    let trace = folder.join("recorded.cutape");
+    let _ = fs::remove_file(&trace);
+    let output = run(record(&trace, &[], program).env(WRITES.0, WRITES.1));
+    (trace, output)
+}
+
+fn what_kernels_compute_comes_from_the_recording(folder: &Path) {
+    for name in [
+        "clean/graph_capture",
+        "clean/readback_proofs",
+        "clean/stream_ordered",
+        "clean/memory_host",
+        "clean/launch_struct",
+    ] {
+        let program = compiled(name);
+        let (trace, output) = recorded(folder, &[&program]);
+        output.assert_code(0);
+        let played = run(&mut play(&trace, &[], &[&program]));
+        played.assert(0);
+        assert_eq!(played.stdout, output.stdout, "{name}");
+        // Otherwise nothing that only the recording knows was printed.
+        if name != "clean/launch_struct" {
+            let alone = bare(&[&program]);
+            assert_ne!(alone.stdout, output.stdout, "{name}");
+        }
+    }
+}
+
+fn each_change_is_named(folder: &Path) {
+    let base = changed(folder, &[]);
+    let more = changed(folder, &["MORE_CALLS"]);
+    let (trace, _) = recorded(folder, &[&base]);
+    let with_more = folder.join("more.cutape");
+    fs::rename(&trace, &with_more).unwrap();
+    let (with_more, of_base) = (recorded(folder, &[&more]).0, with_more);
+    let cases: &[(&str, &Path, &[&str])] = &[
+        (
+            "CHANGED_KERNEL",
+            &of_base,
+            &["cuModuleLoadData", "code of fill: hash"],
+        ),
+        (
+            "CHANGED_SHAPE",
+            &of_base,
+            &[
+                "cuLaunchKernel(kernel: fill",
+                "block: 256x1x1 recorded, 128x1x1 made",
+                "at launch",
+            ],
+        ),
+        (
+            "CHANGED_PARAMETER",
+            &of_base,
+            &["kernel parameter 1: 1001 recorded, 7 made"],
+        ),
+        (
+            "CHANGED_DATA",
+            &of_base,
+            &["cuMemcpyHtoD_v2", "srcHost from byte 2800 of 4096: 34 08"],
+        ),
+        (
+            "MORE_CALLS",
+            &of_base,
+            &[
+                "recorded: call 30 cuMemcpyDtoD_v2(dstDevice: memory#1",
+                "made:     cuEventCreate(",
+            ],
+        ),
+        (
+            "LEAKED_MODULE",
+            &of_base,
+            &[
+                "recorded: call ",
+                "hmod: module#2 recorded, module#1, not module#2 made",
+            ],
+        ),
+        (
+            "",
+            &with_more,
+            &[
+                "recorded: call 30 cuEventCreate(",
+                "made:     cuMemcpyDtoD_v2(dstDevice: memory#1",
+            ],
+        ),
+        ("RESTARTED", &of_base, &[]),
+        ("COMMENTED", &of_base, &[]),
+    ];
+    for &(macros, trace, needles) in cases {
+        let macros: Vec<&str> = Some(macros)
+            .filter(|name| !name.is_empty())
+            .into_iter()
+            .collect();
+        let program = changed(folder, &macros);
+        let output = run(&mut play(trace, &[], &[&program]));
+        if needles.is_empty() {
+            output.assert(0);
+            continue;
+        }
+        output.assert_code(1);
+        for needle in needles {
+            assert!(
+                output.stderr.contains(needle),
+                "{needle}: {}",
+                output.describe()
+            );
+        }
+        // It has ended at that call.
+        assert!(
+            !output.stdout.contains("EXIT-SUCCESS"),
+            "{}",
+            output.describe()
+        );
+    }
+}
+
+fn a_program_that_ends_early_is_no_match(folder: &Path) {
+    let program = changed(folder, &[]);
+    let (trace, _) = recorded(folder, &[&program, "3"]);
+    let output = run(&mut play(&trace, &[], &[&program, "3"]));
+    output.assert(0);
+    let leaked = changed(folder, &["LEAKED_MODULE"]);
+    let output = run(&mut play(
+        &trace,
+        &["--on-mismatch", "warn"],
+        &[&leaked, "3"],
+    ));
+    output.assert_code(1);
+    // The status of the program does not hide it.
+    let ending = ending();
+    let trace = folder.join("ending.cutape");
+    run(&mut record(&trace, &[], &[&ending, "end"])).assert_code(0);
+    let report = folder.join("report.json");
+    let output = run(play(&trace, &[], &["/bin/true"]).arg("--unused"));
+    output.assert_code(1);
+    let needle = "the program made no driver call, and the recording has ";
+    assert!(output.stderr.contains(needle), "{}", output.describe());
+    let options = ["--report", report.to_str().unwrap()];
+    run(&mut play(&trace, &options, &["/bin/true"])).assert_code(1);
+    let report: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+    assert_eq!(report["calls"]["played"], 0);
+    assert!(
+        report["calls"]["recorded"].as_u64().unwrap() > 2,
+        "{report}"
+    );
+}
+
+fn with_warn_the_program_goes_on(folder: &Path) {
+    let base = changed(folder, &[]);
+    let (trace, _) = recorded(folder, &[&base]);
+    let report = folder.join("report.json");
+    let options = [
+        "--on-mismatch",
+        "warn",
+        "--report",
+        report.to_str().unwrap(),
+    ];
+    let program = changed(folder, &["MORE_CALLS"]);
+    let output = run(&mut play(&trace, &options, &[&program]));
+    output.assert_code(1);
+    assert!(
+        output.stdout.ends_with("EXIT-SUCCESS\n"),
+        "{}",
+        output.describe()
+    );
+    let report: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+    let made: Vec<&str> = report["mismatches"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["made"]["function"].as_str())
+        .collect();
+    assert_eq!(
+        made,
+        ["cuEventCreate", "cuEventRecord", "cuEventDestroy_v2"]
+    );
+    assert_eq!(report["calls"]["played"], report["calls"]["recorded"]);
+    assert_eq!(report["status"], 0);
+}
+
+fn bytes_that_the_recording_lacks_are_no_zeros(folder: &Path) {
+    let program = compiled("clean/launch_vector_add");
+    for policy in ["hash", "none"] {
+        let trace = folder.join(format!("{policy}.cutape"));
+        run(&mut record(&trace, &["--outputs", policy], &[&program])).assert_code(0);
+        let output = run(&mut play(&trace, &[], &[&program]));
+        output.assert_code(1);
+        let needle = "the recording lacks bytes that this call brings: not kept";
+        assert!(output.stderr.contains(needle), "{}", output.describe());
+        assert!(
+            output.stderr.contains("cuMemcpyDtoH_v2("),
+            "{}",
+            output.describe()
+        );
+    }
+}
+
+fn results_are_the_recorded_ones(folder: &Path) {
+    let program = compiled("clean/launch_vector_add");
+    let trace = folder.join("failed.cutape");
+    let output = run(record(&trace, &[], &[&program]).env("CUTAPE_NULL_FAIL", "cuMemAlloc@2=2"));
+    let played = run(&mut play(&trace, &[], &[&program]));
+    assert_eq!(played.code(), output.code(), "{}", played.describe());
+    assert_ne!(played.code(), Some(0), "the program fails as it did");
+    assert_eq!(played.stdout, output.stdout);
+    assert_eq!(played.stderr, output.stderr);
+}
+
+fn programs_without_calls(folder: &Path) {
+    let trace = folder.join("recorded.cutape");
+    run(&mut record(&trace, &[], &[&ending(), "end"])).assert_code(0);
+    for (program, code, needle) in [
+        (
+            &["/nowhere/program"][..],
+            2,
+            "cannot run /nowhere/program: ",
+        ),
+        (
+            &["sh", "-c", "exit 3"],
+            1,
+            "the program made no driver call",
+        ),
+        (&[], 2, "no program: give it and its arguments after --"),
+    ] {
+        let output = run(&mut play(&trace, &[], program));
+        output.assert_code(code);
+        assert!(
+            output.stderr.contains(needle),
+            "{needle}: {}",
+            output.describe()
+        );
+    }
+}

@@ -1,0 +1,71 @@
+"""Records programs and plays them: the test programs, then those of the CUDA runtime and of Python
+libraries. Prints a table. The exit status is 1 if a played program prints or returns something else.
+"""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import real
+import run
+from run import SOURCES, Ended, machine
+
+DRIVER = ["--driver", os.environ["DRIVER"]] if "DRIVER" in os.environ else []
+COLUMNS = ["bare s", "recorded s", "played s", "calls", "played", "result"]
+
+
+def is_played(source):
+    return not re.search(r"^// not-played: ", source.read_text(), re.MULTILINE)
+
+
+def row(name, program, cutape, results):
+    """The cells of a program, and what is wrong."""
+    trace, report = results / f"{name}.cutape", results / f"{name}.play.json"
+    for file in (trace, report):
+        file.unlink(missing_ok=True)
+    # Once beforehand: programs compile and cache at first use, and the next runs would differ.
+    Ended(program)
+    bare = Ended(program)
+    recorded = Ended([cutape, "record", *DRIVER, "-o", trace, "--", *program])
+    cells = {"bare s": f"{bare.seconds:.2f}", "recorded s": f"{recorded.seconds:.2f}"}
+    if not trace.exists():
+        return {**cells, "result": "no trace"}, [recorded.message()[-300:]]
+    played = Ended([cutape, "play", "--report", report, trace, "--", *program])
+    cells["played s"] = f"{played.seconds:.2f}"
+    if report.exists():
+        calls = json.loads(report.read_text())["calls"]
+        cells["calls"], cells["played"] = calls["recorded"], calls["played"]
+    problems = []
+    if played.status != recorded.status:
+        problems.append(f"status {played.status}, recorded {recorded.status}: {played.message()[:600]}")
+    elif played.out != recorded.out:
+        problems.append(f"other output: {played.out[-200:]!r}, recorded {recorded.out[-200:]!r}")
+    elif played.err != recorded.err:
+        problems.append(f"stderr: {played.message()[:600]}")
+    cells["result"] = "differs" if problems else "same"
+    return cells, problems
+
+
+def main():
+    package, results = (Path(word).resolve() for word in sys.argv[1:3])
+    results.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("CUPY_CACHE_DIR", str(results / "cupy"))
+    names = sys.argv[3:]
+    own = [f"clean/{source.stem}" for source in sorted((SOURCES / "clean").glob("*.c")) if is_played(source)]
+    programs, missing = real.chosen(own, package, results, lambda name: not names or any(word in name for word in names))
+    lines, wrong = [], []
+    for name, program in programs:
+        cells, problems = row(name.replace("/", "."), program, package / "cutape", results)
+        lines.append(f"{name:28}" + "".join(f"{cells.get(column, '-')!s:>12}" for column in COLUMNS))
+        print(lines[-1], file=sys.stderr, flush=True)
+        wrong += [f"{name}: {problem}" for problem in problems]
+    print(f"{'program':28}" + "".join(f"{column:>12}" for column in COLUMNS))
+    print("\n".join([*lines, "", *missing, *wrong, f"{len(programs)} programs, {len(wrong)} problems"]))
+    print(machine(package / "cutape", results, package / "programs"))
+    return 1 if wrong else 0
+
+
+run.TIMEOUT = 120
+sys.exit(main())
