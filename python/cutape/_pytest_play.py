@@ -113,7 +113,7 @@ class Player:
                     found = json.load(file)
             except FileNotFoundError:
                 again = self.how_to_record(item, "all")
-                why = f"{self.shown(trace)} cannot be played. To record it again: {again}"
+                why = f"{self.shown(trace)} cannot be played. To record it again:\n  {again}"
                 run.fail(f"{why}\n{run.stderr.strip()}")
                 return run, True
         texts = [mismatch["text"] for mismatch in found["mismatches"]]
@@ -123,7 +123,7 @@ class Player:
             run.fail_unless_finished()
             return run, True
         again = self.how_to_record(item, "new")
-        texts += [f"The recording is {self.shown(trace)}. To record the test again: {again}"]
+        texts += [f"The recording is {self.shown(trace)}. To record the test again:", f"  {again}"]
         run.fail("\n".join(["The test's driver calls are not the recorded ones.", *texts]))
         return run, False
 
@@ -142,6 +142,8 @@ class Player:
                 return run, False
             names_driver = any(word.split("=")[0] == "--driver" for word in given)
             if self.mode == "none" or not (names_driver or is_of_gpu(traces[0])):
+                # What the test did with the null driver says nothing.
+                run.reports.clear()
                 run.fail(self.without_recording(item, trace))
                 return run, False
             if len(traces) > 1:
@@ -155,10 +157,13 @@ class Player:
             return run, True
 
     def without_recording(self, item, trace):
+        if self.mode != "none":
+            return (
+                "This test calls the CUDA driver, which this machine does not have: "
+                f"{self.shown(trace)} was not recorded."
+            )
         why = f"This test calls the CUDA driver and has no recording: {self.shown(trace)}."
-        if self.mode == "none":
-            return f"{why}\nRecord it on a machine with a GPU: {self.how_to_record(item, 'once')}"
-        return f"{why}\nIt was not recorded either: this machine has no CUDA driver."
+        return f"{why} Record it on a machine with a GPU:\n  {self.how_to_record(item, 'once')}"
 
     def how_to_record(self, item, mode):
         folder = self.config.getoption("cutape_play")
