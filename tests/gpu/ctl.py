@@ -1,4 +1,5 @@
-"""Recording that stops and starts: the same results, what it costs, replay and check. Prints a table.
+"""Recording that stops and starts: the same results, what it costs, replay and check. Prints a table:
+`ratios` and `noise` are the median over blocks of steps, and where 95 % of the blocks are.
 The exit status is 1 if something differs.
 """
 
@@ -9,7 +10,7 @@ from pathlib import Path
 from real import PROGRAMS, has
 from run import Ended
 
-COLUMNS = ["same", "pauses", "recorded", "left out", "sum", "never us", "between us", "recorded us", "findings", "diverging", "replay s"]
+COLUMNS = ["same", "pauses", "recorded", "left out", "sum", "never us", "between us", "recorded us", "ratios", "noise", "findings", "diverging", "replay s"]
 
 
 def status(cutape, trace):
@@ -83,6 +84,10 @@ def training(cutape, results, cycles):
     if cells["same"] != "yes":
         problems.append("other losses than bare")
     cells["never us"], cells["between us"], cells["recorded us"] = (f"{after[key]:.1f}" for key in ("never us", "between us", "recorded us"))
+    for name in ("ratios", "noise"):
+        of = sorted(after[name])
+        low, middle, high = (of[len(of) * part // 40] for part in (1, 20, 39))
+        cells[name] = f"{middle:.3f} {low:.2f}-{high:.2f}"
     print(f"losses {cells['same']}, {after['changed']} changes, {cells}", flush=True)
     print(f"bare: {before['never us']:.1f} us a step, {bare.seconds:.1f} s; recorded {recorded.seconds:.1f} s", flush=True)
     if after["changed"] != 2 * cycles:
@@ -104,13 +109,13 @@ def main():
         rows["training"] = lambda: training(cutape, results, cycles)
     else:
         missing.append("training: Python has no torch")
-    lines = ["  ".join([f"{'program':10}"] + [f"{column:>11}" for column in COLUMNS])]
+    lines = ["  ".join([f"{'program':10}"] + [f"{column:>15}" for column in COLUMNS])]
     wrong = []
     for name, row in rows.items():
         cells, problems = row()
         mark = "  !" if problems else ""
         print(name, cells, problems, flush=True)
-        lines.append("  ".join([f"{name:10}"] + [f"{str(cells.get(column, '-')):>11}" for column in COLUMNS]) + mark)
+        lines.append("  ".join([f"{name:10}"] + [f"{str(cells.get(column, '-')):>15}" for column in COLUMNS]) + mark)
         wrong += [f"{name}: {problem}" for problem in problems]
     text = "\n".join([*missing, *wrong, "", *lines, ""])
     print(text)

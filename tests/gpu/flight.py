@@ -1,4 +1,4 @@
-"""Records a training with `record --keep-last`, keeps a part while it runs, and measures the cost.
+"""Records a training with `record --keep-last`, and keeps a part while it runs.
 
 The exit status is 1 if a kept part diverges, has findings, or is missing, or if with `--memory all`
 some of its results are not compared.
@@ -16,19 +16,8 @@ from pathlib import Path
 from run import Ended
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "torch_live.py"
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
-SECONDS = os.environ.get("SECONDS_EACH", "8")
 # Seconds of the recording that is kept.
 LENGTH = int(os.environ.get("LENGTH", "25"))
-# Name, options of `record`; None: not recorded. COSTS=WORD chooses those whose name has it.
-COSTS = [
-    ("not recorded", None),
-    ("calls only", ["--payloads", "none", "--outputs", "none", "--host-memory", "off"]),
-    ("calls only, last 5 s", ["--payloads", "none", "--outputs", "none", "--host-memory", "off", "--keep-last", "5s"]),
-    ("with payloads, last 5 s", ["--keep-last", "5s"]),
-    ("with payloads, last 64 MiB", ["--keep-last", "64MiB"]),
-    ("with payloads and memory, last 5 s", ["--keep-last", "5s", "--memory", "all"]),
-]
 
 
 def disk(path):
@@ -132,44 +121,11 @@ def exact(cutape, results):
     return is_right
 
 
-def cost(cutape, results):
-    """Steps with and without recording, in turns."""
-    times = {name: [] for name, _ in COSTS}
-    chosen = [cost for cost in COSTS if os.environ.get("COSTS", "") in cost[0] or cost[1] is None]
-    for _ in range(ROUNDS):
-        for name, options in chosen:
-            trace = results / "cost.cutape"
-            trace.unlink(missing_ok=True)
-            program = [sys.executable, PROGRAM, SECONDS]
-            command = program
-            if options is not None:
-                # A flight recorder always packs.
-                unpacked = [] if "--keep-last" in options else ["--no-pack"]
-                command = [cutape, "record", *unpacked, *options, "-o", trace, "--", *program]
-            ended = Ended(command, text=True)
-            if ended.status != 0:
-                print(name, "ended with", ended.status, ended.err.strip()[-500:])
-                return False
-            times[name].append(json.loads(ended.out.strip().splitlines()[-1])["ms"])
-            print(f"{name:30} {times[name][-1]:9.3f}", flush=True)
-    base = times[COSTS[0][0]]
-    print(f"{'step of a training':30} {'median ms':>9} {'least':>8} {'most':>8} {'of unrecorded':>14}  pairs")
-    for name, of in times.items():
-        if not of:
-            continue
-        pairs = sorted(one / other for one, other in zip(of, base))
-        print(
-            f"{name:30} {statistics.median(of):9.3f} {min(of):8.3f} {max(of):8.3f} "
-            f"{statistics.median(pairs):14.4f}  {pairs[0]:.4f} to {pairs[-1]:.4f}"
-        )
-    return True
-
-
 def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[3:] or ["exact", "kept", "cost"]
-    parts = {"exact": exact, "kept": kept, "cost": cost}
+    wanted = sys.argv[3:] or ["exact", "kept"]
+    parts = {"exact": exact, "kept": kept}
     is_right = [parts[word](package / "cutape", results) for word in wanted]
     return 0 if all(is_right) else 1
 

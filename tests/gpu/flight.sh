@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # A training under the flight recorder (`record --keep-last`), on a machine with a GPU and PyTorch:
 # whether what is kept replays and checks, without contents of memory and with them (`--memory all`),
-# how much of the disk it takes, and what it costs; and whether recordings that stop and start compute
-# the same (exact, without PyTorch). Prints tables.
-#   tests/gpu/flight.sh PACKAGE RESULTS [exact] [kept] [cost]
-# PACKAGE is the output of `cargo xtask package`. ROUNDS=5 and SECONDS_EACH=8 set how often and how long
-# the cost is measured.
+# and how much of the disk it takes; and whether recordings that stop and start compute the same
+# (exact, without PyTorch). Prints tables.
+#   tests/gpu/flight.sh PACKAGE RESULTS [exact] [kept]
+# PACKAGE is the output of `cargo xtask package`.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

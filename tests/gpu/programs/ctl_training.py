@@ -1,5 +1,7 @@
 # A small training with a fixed seed. `never`: all steps alike. `cycles`: blocks of steps of which
-# every second one is recorded, between blocks in which none is. The last line says what came out.
+# every second one is recorded, between blocks of as many in which none is. The last line says what
+# came out: medians of a block's steps between recorded ones over those of the block behind it, and, for
+# the noise, of one half of the latter over the other.
 import ctypes
 import json
 import statistics
@@ -45,10 +47,13 @@ def main():
 
     for _ in range(WARM):
         step()
+    middle = lambda times: statistics.median(times) / 1000 if times else 0
     between, never, recorded, changed = [], [], [], 0
+    ratios, noise = [], []
     done = 0
     while done < cycles:
-        for _ in range(min(BLOCK, cycles - done)):
+        count = min(BLOCK, cycles - done)
+        for _ in range(count):
             if how == "cycles":
                 changed += start()
             took = step()
@@ -56,12 +61,14 @@ def main():
                 changed += stop()
                 recorded.append(took)
             between.append(step())
-            done += 1
-        for _ in range(BLOCK // 4):
+        for _ in range(count):
             step()
             never.append(step())
+        done += count
+        own, other = between[-count:], never[-count:]
+        ratios.append(middle(own) / middle(other))
+        noise.append(middle(other[::2]) / middle(other[1::2]))
     torch.cuda.synchronize()
-    middle = lambda times: statistics.median(times) / 1000 if times else 0
     print(json.dumps({
         "losses": [loss.hex() for loss in losses],
         "cycles": done,
@@ -69,6 +76,8 @@ def main():
         "recorded us": middle(recorded),
         "between us": middle(between),
         "never us": middle(never),
+        "ratios": ratios,
+        "noise": noise,
     }))
 
 
