@@ -2,13 +2,16 @@
 
 import json
 import os
+import pathlib
 import subprocess
+import sys
 import xml.etree.ElementTree as xml
 
 import pytest
 from ci_files import CI, lint_script, read_yaml, tool
 
-JOB = read_yaml("gitlab/cutape.yml")[".cutape"]
+JOBS = read_yaml("gitlab/cutape.yml")
+JOB = JOBS[".cutape"]
 [SCRIPT] = JOB["script"]
 # A runner joins both into one script, which ends at the first line that fails.
 WHOLE = "\n".join(["set -e", *JOB["before_script"], SCRIPT])
@@ -74,6 +77,37 @@ def test_reports_are_where_the_job_names_them(run, project):
     assert json.loads(sarif.read_text())["version"] == "2.1.0"
 
 
+@pytest.mark.parametrize(
+    "tests, status, words",
+    [
+        ("def test_one(): pass", 0, "1 passed"),
+        ("def test_one(): import good", 1, "--cutape-play tests/recordings --cutape-play-mode once"),
+    ],
+)
+def test_tests_play(project, tests, status, words):
+    job = JOBS[".cutape-play"]
+    assert job["extends"] == ".cutape"
+    (project / "test_app.py").write_text(tests)
+    # The environment that the job has made; pytest is in it.
+    python = pathlib.Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        **JOB["variables"],
+        **job["variables"],
+        "PATH": f"{python}:{os.environ['PATH']}",
+        "PYTEST_ARGS": "-p cutape.pytest_plugin -p no:cacheprovider",
+    }
+    [script] = job["script"]
+    ended = subprocess.run(
+        ["sh", "-e", "-c", script], env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False,
+    )
+    assert ended.returncode == status, ended.stdout
+    assert words in ended.stdout
+    junit = xml.parse(project / "cutape-results/pytest.xml").getroot()
+    assert junit.find("testsuite").get("failures") == str(status)
+
+
 def test_the_file_fits_the_schema():
     ended = tool(
         "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", CI / "gitlab/cutape.yml"
@@ -81,5 +115,6 @@ def test_the_file_fits_the_schema():
     assert ended.returncode == 0, ended.stdout
 
 
-def test_shellcheck_accepts_the_script(tmp_path):
-    lint_script(tmp_path / "script.sh", SCRIPT, "sh")
+@pytest.mark.parametrize("job", JOBS)
+def test_shellcheck_accepts_the_scripts(job, tmp_path):
+    lint_script(tmp_path / "script.sh", *JOBS[job]["script"], "sh")

@@ -101,8 +101,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let outcome = outcome.unwrap_or_default();
     let recorded = effects(&trace);
     let left = recorded.saturating_sub(outcome.played);
-    if outcome.mismatches.is_empty() && left > 0 {
-        say_what_is_left(&trace, left, outcome.next, is_played);
+    let ended_early = (outcome.mismatches.is_empty() && left > 0)
+        .then(|| what_is_left(&trace, left, outcome.next, is_played));
+    if let Some(text) = &ended_early {
+        message!("{text}");
     }
     if let Some(report) = report {
         let program = arguments.program.iter().map(|word| word.to_string_lossy());
@@ -112,6 +114,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "status": exit_code(status),
             "calls": {"recorded": recorded, "played": outcome.played},
             "mismatches": outcome.mismatches,
+            "ended_early": ended_early,
         });
         report.write(&format!("{all:#}\n"))?;
     }
@@ -123,18 +126,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Says that the program has ended before the recording.
-fn say_what_is_left(trace: &Trace, left: u64, next: u64, is_played: bool) {
+fn what_is_left(trace: &Trace, left: u64, next: u64, is_played: bool) -> String {
     let calls = quantity::count(left, "call");
     if !is_played {
-        message!("the program made no driver call, and the recording has {calls}");
-        return;
+        return format!("the program made no driver call, and the recording has {calls}");
     }
     let first = trace.calls().find(|call| call.index == next);
     let first = first.map(|call| format!("; the first is call {next}, {}", call.signature.name));
-    message!(
+    format!(
         "the program has ended, and the recording goes on with {calls}{}",
         first.unwrap_or_default()
-    );
+    )
 }
 
 /// The settings with which the null driver is like the recorded machine; what is set here wins.

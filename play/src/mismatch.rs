@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use cutape_diff::{Change, OneByOne};
-use cutape_format::{Call, StackFrame, Trace};
+use cutape_format::{Call, SourceFrame, StackFrame, Trace};
 use serde_json::{Map, Value, json};
 
 /// Names and values of what a call is given.
@@ -81,6 +81,7 @@ impl Mismatch {
         let mut add = |name: &str, value: Value| all.insert(name.to_owned(), value);
         add("kind", json!(self.kind()));
         add("thread", json!(self.thread));
+        add("text", json!(self.text()));
         if let Some((index, function, values, place)) = &self.expected {
             let expected = json!({
                 "call": index,
@@ -185,12 +186,17 @@ fn place_of(trace: &Trace, call: &Call<'_>) -> Option<String> {
     let known = frames.iter().find_map(|frame| match frame {
         StackFrame::Native(address) => {
             let frame = trace.source_of(*address)?.frames.first()?;
-            Some(format!(
-                "{} ({}:{})",
-                frame.function, frame.file, frame.line
-            ))
+            let SourceFrame {
+                function,
+                file,
+                line,
+            } = frame;
+            (!file.is_empty()).then(|| format!("{function} ({file}:{line})"))
         }
-        StackFrame::Python { .. } => None,
+        StackFrame::Python { code, .. } => {
+            let code = trace.python_code(*code)?;
+            Some(format!("{} ({})", code.function, code.file))
+        }
     });
     known.or_else(|| trace.symbol(call.caller).map(str::to_owned))
 }

@@ -9,55 +9,23 @@ attaches findings to it. So it also reports a test in which the driver ends the 
 import glob
 import json
 import os
-import queue
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-import warnings
 
 import pytest
 
-from cutape import _program
+from cutape import _program, _pytest_process
 from cutape._pytest_findings import Checked, FindingsRepr, calls_in_flight
-from cutape.pytest_plugin import RECORDED, words
+from cutape.pytest_plugin import words
 
-# The search path comes first: the process may not find pytest without it.
-START = f"""
-import json, os, sys
-told = json.loads(os.environ[{RECORDED!r}])
-sys.path[:] = told["path"]
-sys.argv[:] = told["argv"]
-import pytest
-sys.exit(pytest.main(told["arguments"]))
-"""
 OUTSIDE = "cutape::outside-of-tests"
-POLL_SECONDS = 0.05
 
 
 def configure(config):
-    option = config.getoption
-    for name, is_set in [
-        ("--pdb", option("usepdb", False) or option("trace", False)),
-        ("--cov", option("cov_source", None) and not option("no_cov", False)),
-        ("--forked", option("forked", False)),
-    ]:
-        if is_set:
-            raise pytest.UsageError(
-                f"--cutape-check does not work with {name}: it runs the tests in a recorded "
-                "process of its own; leave one of the two out"
-            )
-    try:
-        _program.path()
-    except FileNotFoundError as error:
-        raise pytest.UsageError(f"--cutape-check: {error}") from None
+    _pytest_process.check_options(config, "--cutape-check")
     # The recorded process has the workers of pytest-xdist.
-    if option("tx", None):
-        config.option.dist = "no"
-        config.option.tx = []
-        config.option.numprocesses = None
+    if config.getoption("tx", None):
+        _pytest_process.use_no_workers(config)
     config.pluginmanager.register(Controller(config), "cutape-check")
 
 
@@ -111,54 +79,11 @@ class Controller:
 
     def run_tests(self, session, trace):
         """Runs the recorded process and hands on what it reports; gives its status."""
-        reading, writing = os.pipe()
-        told = {
-            "pipe": writing,
-            "path": sys.path,
-            "argv": sys.argv,
-            "arguments": [str(word) for word in self.config.invocation_params.args],
-        }
-        command = [_program.path(), "record", "-o", trace, *self.record_options(), "--"]
-        command += [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", START]
-        environment = {**os.environ, RECORDED: json.dumps(told)}
-        # Its output is not this process's: pytest would capture it here.
-        capture = self.config.pluginmanager.get_plugin("capturemanager")
-        if capture is not None:
-            capture.suspend_global_capture(in_=True)
-        process = subprocess.Popen(command, env=environment, pass_fds=[writing])
-        os.close(writing)
-        lines = queue.SimpleQueue()
-        reader = threading.Thread(target=read_lines, args=(reading, lines), daemon=True)
-        reader.start()
-        try:
-            while self.take_lines(session, process, reader, lines):
-                pass
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
-            if capture is not None:
-                capture.resume_global_capture()
-        return process.returncode
-
-    def take_lines(self, session, process, reader, lines):
-        """Hands on what the recorded process has reported; false when it has ended."""
-        try:
-            is_running = process.poll() is None
-            if not is_running:
-                # A process that a test left behind may still have the other end of the pipe.
-                reader.join(timeout=1)
-            while True:
-                line = lines.get(timeout=POLL_SECONDS if is_running else 0)
-                self.take(session, json.loads(line))
-        except queue.Empty:
-            return is_running
-        except KeyboardInterrupt:
-            # The terminal has interrupted the recorded process too.
-            if self.interrupted is not None:
-                raise
-            self.interrupted = "KeyboardInterrupt"
-            return True
+        command = ["record", "-o", trace, *self.record_options(), "--"]
+        told = {"arguments": [str(word) for word in self.config.invocation_params.args]}
+        return _pytest_process.run(
+            self.config, command, told, lambda said: self.take(session, said)
+        )
 
     def record_options(self):
         given = words(self.config, "cutape_record_args")
@@ -188,12 +113,12 @@ class Controller:
             self.tests[said["test"]].end = said["time"]
             hook.pytest_runtest_logfinish(nodeid=said["test"], location=tuple(said["location"]))
         elif event == "report":
-            self.take_report(self.report_of(said))
+            self.take_report(_pytest_process.report_of(self.config, said))
         elif event == "collect-report":
-            report = self.report_of(said)
+            report = _pytest_process.report_of(self.config, said)
             hook.pytest_collectreport(report=report)
         elif event == "warning":
-            self.take_warning(said)
+            _pytest_process.record_warning(self.config, said)
         elif event == "interrupted":
             self.interrupted = said["why"]
         elif event == "internal-error":
@@ -201,18 +126,6 @@ class Controller:
         elif event == "end":
             self.has_ended = True
             self.failed = said["failed"]
-
-    def report_of(self, said):
-        hook = self.config.hook.pytest_report_from_serializable
-        report = hook(config=self.config, data=said["report"])
-        # JSON makes lists of tuples.
-        for name in ("location", "longrepr"):
-            if isinstance(getattr(report, name, None), list):
-                setattr(report, name, tuple(getattr(report, name)))
-        for name in ("sections", "user_properties"):
-            if hasattr(report, name):
-                setattr(report, name, [tuple(one) for one in getattr(report, name)])
-        return report
 
     def take_report(self, report):
         test = self.tests.get(report.nodeid)
@@ -222,23 +135,6 @@ class Controller:
         if test is not None and report.when == "call":
             test.has_called = True
         self.config.hook.pytest_runtest_logreport(report=report)
-
-    def take_warning(self, said):
-        module, name = said["category"]
-        category = getattr(sys.modules.get(module), name, None)
-        is_category = isinstance(category, type) and issubclass(category, Warning)
-        message = warnings.WarningMessage(
-            said["message"], category if is_category else Warning, said["filename"], said["lineno"]
-        )
-        location = tuple(said["location"]) if said["location"] else None
-        self.config.hook.pytest_warning_recorded.call_historic(
-            kwargs={
-                "warning_message": message,
-                "when": said["when"],
-                "nodeid": said["test"],
-                "location": location,
-            }
-        )
 
     def print_collected(self, said):
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -280,7 +176,7 @@ class Controller:
         is_interrupted = self.interrupted is not None or self.internal_error is not None
         if self.has_ended or all(test.end for test in self.tests.values()) and not is_interrupted:
             if status > 128 or not self.has_ended:
-                outside.append(f"The recorded process {ending(status)} outside of a test.")
+                outside.append(f"The recorded process {_pytest_process.ending(status)} outside of a test.")
         if outside:
             location = (OUTSIDE.split("::")[0], None, OUTSIDE.split("::")[1])
             self.report_error(OUTSIDE, location, FindingsRepr(outside))
@@ -290,7 +186,7 @@ class Controller:
         for report in test.held:
             self.config.hook.pytest_runtest_logreport(report=report)
         left = self.collected - len(self.tests)
-        why = f"The process {ending(status)} in this test."
+        why = f"The process {_pytest_process.ending(status)} in this test."
         if left > 0:
             why += f" {left} test{'s' if left > 1 else ''} after it did not run."
         report = pytest.TestReport(
@@ -339,24 +235,6 @@ def attach(report, findings):
         report.longrepr = findings
     else:
         report.sections.append(("cutape check", str(findings)))
-
-
-def ending(status):
-    """How a process ended, from the status of `cutape record`."""
-    if status <= 128:
-        return f"ended with status {status}"
-    try:
-        return f"was killed by {signal.Signals(status - 128).name}"
-    except ValueError:
-        return f"ended with status {status}"
-
-
-def read_lines(pipe, lines):
-    with os.fdopen(pipe, encoding="utf-8") as file:
-        for line in file:
-            # A process that is killed may leave its last line unfinished.
-            if line.endswith("\n"):
-                lines.put(line)
 
 
 def free_name(folder):

@@ -1,7 +1,8 @@
-"""In the recorded process: runs the tests, and tells the first process how they end.
+"""In a process under `cutape`: runs the tests, and tells the first process how they end.
 
-Each test is a range in the trace, with the test's id as its name. With pytest-xdist, this process
-hands the tests to workers, which are recorded like all its children.
+With `--cutape-check`, each test is a range in the trace, with the test's id as its name. With
+pytest-xdist, this process hands the tests to workers, which are recorded like all its children.
+With `--cutape-play`, there is one test.
 """
 
 import ctypes
@@ -12,14 +13,19 @@ import time
 import pytest
 from _pytest.config import create_terminal_writer
 
+from cutape import _pytest_process
+
 
 def configure(config, told):
-    if not uses_xdist(config):
+    told = told and json.loads(told)
+    if told and "test" in told:
+        select_test(config, told)
+    elif not uses_xdist(config):
         config.pluginmanager.register(Ranges(), "cutape-ranges")
     if told is None:
         # A worker of pytest-xdist in a recorded run. The process that started it reports.
         return
-    pipe = json.loads(told)["pipe"]
+    pipe = told["pipe"]
     os.set_inheritable(pipe, False)
     if uses_xdist(config):
         config.option.xmlpath = None
@@ -28,6 +34,27 @@ def configure(config, told):
         # whole run, such as JUnit files and the cache of failures, to the other process.
         config.workerinput = {"workerid": "gw0", "workercount": 1, "testrunuid": "cutape"}
     config.pluginmanager.register(Recorded(config, os.fdopen(pipe, "w")), "cutape-recorded")
+
+
+def select_test(config, told):
+    """Collects one test, whatever the command line names."""
+    _pytest_process.use_no_workers(config)
+    config.args = [told["file"]]
+    if hasattr(config.option, "pyargs"):
+        config.option.pyargs = False
+    config.option.basetemp = told["basetemp"]
+    config.pluginmanager.register(Selection(told["test"]), "cutape-selection")
+
+
+class Selection:
+    """Leaves one of the tests that are collected."""
+
+    def __init__(self, test):
+        self.test = test
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        items[:] = [item for item in items if item.nodeid == self.test]
 
 
 def uses_xdist(config):

@@ -1,7 +1,8 @@
-"""The pytest plugin of cutape: `--cutape-check`, and the marker `cutape_replay`.
+"""The pytest plugin of cutape: `--cutape-check`, `--cutape-play`, and the marker `cutape_replay`.
 
 pytest loads this module in every run, so it imports little. `_pytest_check` runs a recorded pytest
-and reports its findings, `_pytest_recorded` is in that process, `_pytest_replay` replays traces.
+and reports its findings, `_pytest_play` runs each test on its recording, `_pytest_recorded` is in
+the processes that they start, `_pytest_replay` replays traces.
 """
 
 import os
@@ -12,8 +13,8 @@ import pytest
 MARKER = "cutape_replay(trace, *, args=()): replay a recording as part of the test, and fail with \
 the divergences; `args` are further options of `cutape replay`"
 
-# How the process that runs the tests knows that it is the recorded one.
-RECORDED = "CUTAPE_PYTEST"
+# How a process that runs tests for another one knows that, and what it is to run.
+SECOND_PROCESS = "CUTAPE_PYTEST"
 
 
 def pytest_addoption(parser):
@@ -47,6 +48,20 @@ def pytest_addoption(parser):
         metavar="FILE",
         help="leave out findings that an earlier `cutape check --format json` contains",
     )
+    group.addoption(
+        "--cutape-play",
+        metavar="FOLDER",
+        help="run each test in a process of its own, without a GPU, on the recording of its driver "
+        "calls in this folder (from pytest's root)",
+    )
+    group.addoption(
+        "--cutape-play-mode",
+        choices=["none", "once", "new", "all"],
+        default="none",
+        metavar="MODE",
+        help="which tests record their driver calls on this machine's driver: none (the default), "
+        "once: those that have no recording, new: also those whose calls differ from it, or all",
+    )
     for verb, example in [
         ("record", "--driver null"),
         ("check", "--expect-errors"),
@@ -75,16 +90,24 @@ def pytest_configure(config):
     config.addinivalue_line("markers", MARKER)
     for verb in ("record", "check", "replay"):
         words(config, f"cutape_{verb}_args")
-    if not config.getoption("cutape_check") or only_looks(config):
+    checks, plays = config.getoption("cutape_check"), config.getoption("cutape_play")
+    if only_looks(config) or not (checks or plays):
         return
-    if RECORDED in os.environ or hasattr(config, "workerinput"):
+    if checks and plays:
+        raise pytest.UsageError("--cutape-check does not work with --cutape-play; leave one out")
+    told = os.environ.pop(SECOND_PROCESS, None)
+    if told is not None or (checks and hasattr(config, "workerinput")):
         from cutape import _pytest_recorded
 
-        _pytest_recorded.configure(config, os.environ.pop(RECORDED, None))
-    else:
+        _pytest_recorded.configure(config, told)
+    elif checks:
         from cutape import _pytest_check
 
         _pytest_check.configure(config)
+    else:
+        from cutape import _pytest_play
+
+        _pytest_play.configure(config)
 
 
 def only_looks(config):

@@ -31,10 +31,16 @@ DRIVER = """
 """
 
 
+@pytest.fixture(scope="session")
+def driver_source():
+    """The text of the module `driver`, which calls libcuda."""
+    return textwrap.dedent(DRIVER)
+
+
 @pytest.fixture
-def driver(pytester):
-    """Makes the module `driver`, which calls libcuda, importable for inner tests."""
-    pytester.makepyfile(driver=textwrap.dedent(DRIVER))
+def driver(pytester, driver_source):
+    """Makes the module `driver` importable for inner tests."""
+    pytester.makepyfile(driver=driver_source)
     pytester.syspathinsert()
     return pytester
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from cutape._pytest_check import read_lines
+from cutape._pytest_process import read_lines
 
 BAD = """
     start()
