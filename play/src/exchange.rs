@@ -4,7 +4,7 @@
 use cutape_format::{Call, MadeCall};
 
 use crate::live::LiveCall;
-use crate::player::State;
+use crate::state::State;
 use crate::threads::Made;
 
 /// After more calls a thread stays what it is.

@@ -31,8 +31,10 @@ mod outcome;
 mod player;
 mod query;
 mod rows;
+mod state;
 mod threads;
 mod values;
 
 pub use outcome::{Outcome, effects};
-pub use player::{OnMismatch, Options, Player, Turn};
+pub use player::{Options, Player, Turn};
+pub use state::OnMismatch;

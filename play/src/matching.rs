@@ -5,8 +5,8 @@ use cutape_format::{Call, MadeCall};
 use crate::exchange::Exchange;
 use crate::live::{Host, LiveCall};
 use crate::mismatch::{Difference, Mismatch};
-use crate::player::{OnMismatch, State};
 use crate::query::Sort;
+use crate::state::{OnMismatch, State};
 
 /// How many recorded calls are looked at for one that matches, when the next one does not.
 const LOOK_AHEAD: usize = 64;

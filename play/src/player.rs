@@ -18,18 +18,10 @@ use crate::matching::Unmatched;
 use crate::mismatch::{Difference, Mismatch};
 use crate::outcome::OutcomeFile;
 use crate::query::{Sort, sort_of};
+use crate::state::{OnMismatch, State};
 use crate::threads::{Made, Threads, known};
 use crate::values::addresses;
 use crate::values::{MissingBytes, give_cubin, write_values};
-
-/// What follows a call that is not the recorded one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnMismatch {
-    /// The process ends.
-    Stop,
-    /// The thread goes on at the next recorded call that matches.
-    Warn,
-}
 
 /// How a program is played.
 #[derive(Clone, Debug)]
@@ -88,19 +80,6 @@ pub struct Player {
     process: u32,
     on_mismatch: OnMismatch,
     state: Mutex<State>,
-}
-
-/// What threads share.
-pub(crate) struct State {
-    pub(crate) trace: &'static Trace,
-    pub(crate) comparison: OneByOne<'static>,
-    pub(crate) threads: Threads<'static>,
-    pub(crate) kernels: Kernels,
-    pub(crate) copies: Copies,
-    /// The recorded thread of each thread of the program that has made a call.
-    pub(crate) slots: Vec<Option<usize>>,
-    outcome: OutcomeFile,
-    played: u64,
 }
 
 /// Whether this process was forked from the same program, and not started by `starter`.

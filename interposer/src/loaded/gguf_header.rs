@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::tensor_header::{MOST_HEADER, Tensor, Tensors};
+use super::tensors::{MOST_HEADER, Tensor, Tensors};
 use crate::process::memory::Scratch;
 
 /// The first bytes of a file.
@@ -193,7 +193,7 @@ mod tests {
         let mut content = header.to_vec();
         content.resize(start + data as usize, 0);
         std::fs::write(&path, &content).unwrap();
-        let found = Tensors::of(&File::open(&path).unwrap(), content.len() as u64);
+        let found = super::tensors(&File::open(&path).unwrap(), content.len() as u64);
         std::fs::remove_file(&path).unwrap();
         let found = found?;
         let parts = found

@@ -10,6 +10,7 @@ pub(crate) mod segments;
 pub(crate) mod tensor_files;
 mod tensor_header;
 mod tensor_paths;
+mod tensors;
 
 #[cfg(feature = "gum")]
 pub(crate) use objects::is_in_base_namespace;

@@ -7,33 +7,14 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::data_files::SHORTEST;
 use super::gguf_header;
+use super::tensors::{MOST_HEADER, Tensor, Tensors};
 use crate::process::memory::Scratch;
 
-/// Longer headers are not read. safetensors allows 100 MB; a header of 100,000 tensors has 10 MB.
-/// That of a GGUF file has the words of a tokenizer: 16 MB for 260,000 (computed).
-pub(super) const MOST_HEADER: u64 = 32 << 20;
 /// Bytes before the header.
 const LENGTH: usize = 8;
 /// By so many bytes a file is recognised.
 pub(super) const SIGNATURE: usize = LENGTH + 1;
-
-/// A part of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Tensor {
-    pub(super) offset: u64,
-    pub(super) length: u64,
-}
-
-/// Where the tensors of a file are.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Tensors {
-    /// The end of the header.
-    pub(super) start: u64,
-    /// Those that are not too short to be looked for, by offset.
-    pub(super) all: Vec<Tensor>,
-}
 
 /// Whether a file that begins like this has tensors.
 pub(super) fn has_tensors(signature: &[u8; SIGNATURE]) -> bool {
@@ -47,45 +28,25 @@ fn header_length(signature: &[u8; SIGNATURE]) -> Option<u64> {
     (first == b"{" && length <= MOST_HEADER).then_some(length)
 }
 
-impl Tensors {
-    /// Of a file of that length.
-    pub(super) fn of(file: &File, file_length: u64) -> Option<Self> {
-        let mut signature = [0; SIGNATURE];
-        file.read_exact_at(&mut signature, 0).ok()?;
-        if signature.starts_with(gguf_header::MAGIC) {
-            return gguf_header::tensors(file, file_length);
-        }
-        let length = header_length(&signature).filter(|length| *length < file_length)?;
-        let start = length + LENGTH as u64;
-        let mut scratch = Scratch::new(usize::try_from(length).ok()?)?;
-        let header = scratch.bytes();
-        file.read_exact_at(header, LENGTH as u64).ok()?;
-        let parts = data_offsets(header).filter_map(|(begin, end)| {
-            Some(Tensor {
-                offset: start.checked_add(begin)?,
-                length: end.checked_sub(begin)?,
-            })
-        });
-        Self::new(start, parts, file_length)
+/// The tensors of a file of that length.
+pub(super) fn tensors(file: &File, file_length: u64) -> Option<Tensors> {
+    let mut signature = [0; SIGNATURE];
+    file.read_exact_at(&mut signature, 0).ok()?;
+    if signature.starts_with(gguf_header::MAGIC) {
+        return gguf_header::tensors(file, file_length);
     }
-
-    /// Those of these parts that are in the file and not too short.
-    pub(super) fn new(
-        start: u64,
-        parts: impl Iterator<Item = Tensor>,
-        file_length: u64,
-    ) -> Option<Self> {
-        let mut all = Vec::new();
-        for part in parts {
-            let end = part.offset.checked_add(part.length);
-            if part.length >= SHORTEST && end.is_some_and(|end| end <= file_length) {
-                all.try_reserve(1).ok()?;
-                all.push(part);
-            }
-        }
-        all.sort_unstable();
-        Some(Self { start, all })
-    }
+    let length = header_length(&signature).filter(|length| *length < file_length)?;
+    let start = length + LENGTH as u64;
+    let mut scratch = Scratch::new(usize::try_from(length).ok()?)?;
+    let header = scratch.bytes();
+    file.read_exact_at(header, LENGTH as u64).ok()?;
+    let parts = data_offsets(header).filter_map(|(begin, end)| {
+        Some(Tensor {
+            offset: start.checked_add(begin)?,
+            length: end.checked_sub(begin)?,
+        })
+    });
+    Tensors::new(start, parts, file_length)
 }
 
 /// The pairs of numbers behind each `"data_offsets"`.
@@ -149,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: u64 = SHORTEST;
+    const LONG: u64 = super::super::data_files::SHORTEST;
 
     /// What the header of a file with three times `LONG` bytes of data says.
     fn tensors(header: &str, said_length: Option<u64>) -> Option<Tensors> {
@@ -159,7 +120,7 @@ mod tests {
         let data = vec![0; 3 * LONG as usize];
         let content = [&length.to_le_bytes(), header.as_bytes(), &data].concat();
         fs::write(&path, &content).unwrap();
-        let found = Tensors::of(&File::open(&path).unwrap(), content.len() as u64);
+        let found = super::tensors(&File::open(&path).unwrap(), content.len() as u64);
         fs::remove_file(&path).unwrap();
         found
     }

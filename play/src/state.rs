@@ -1,0 +1,32 @@
+//! What the threads of a program that is played share.
+
+use cutape_diff::OneByOne;
+use cutape_format::Trace;
+
+use crate::copied::Copies;
+use crate::kernels::Kernels;
+use crate::outcome::OutcomeFile;
+use crate::threads::Threads;
+
+/// What follows a call that is not the recorded one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMismatch {
+    /// The process ends.
+    Stop,
+    /// The thread goes on at the next recorded call that matches.
+    Warn,
+}
+
+/// What threads share.
+pub(crate) struct State {
+    pub(crate) trace: &'static Trace,
+    pub(crate) comparison: OneByOne<'static>,
+    pub(crate) threads: Threads<'static>,
+    pub(crate) kernels: Kernels,
+    pub(crate) copies: Copies,
+    /// The recorded thread of each thread of the program that has made a call.
+    pub(crate) slots: Vec<Option<usize>>,
+    pub(crate) outcome: OutcomeFile,
+    /// Calls with an effect that have returned.
+    pub(crate) played: u64,
+}
