@@ -9,6 +9,7 @@ use serde_json::Value;
 
 cutape_tests::tests![
     what_kernels_compute_comes_from_the_recording,
+    recordings_of_a_gpu_are_played,
     each_change_is_named,
     a_program_that_ends_early_is_no_match,
     with_warn_the_program_goes_on,
@@ -74,6 +75,28 @@ fn what_kernels_compute_comes_from_the_recording(folder: &Path) {
         played.assert(0);
         assert_eq!(played.stdout, output.stdout, "{name}");
     }
+}
+
+/// Those of `traces/clean`; the programs end with a line only if their results are right.
+fn recordings_of_a_gpu_are_played(_: &Path) {
+    let mut played = 0;
+    for entry in fs::read_dir(root().join("traces/clean")).unwrap() {
+        let trace = entry.unwrap().path();
+        let name = trace.file_stem().unwrap().to_str().unwrap();
+        let output = run(&mut play(
+            &trace,
+            &[],
+            &[&compiled(&format!("clean/{name}"))],
+        ));
+        output.assert(0);
+        assert!(
+            output.stdout.ends_with("EXIT-SUCCESS\n"),
+            "{name}: {}",
+            output.stdout
+        );
+        played += 1;
+    }
+    assert!(played > 10);
 }
 
 fn each_change_is_named(folder: &Path) {

@@ -1,5 +1,6 @@
 //! `libraries`: small programs of CuPy, numba and cuda.core on the null driver: bare, recorded,
-//! checked, replayed. The libraries are installed beside the build.
+//! checked, replayed; and one runs on the answers of a GPU, which `traces/` has. The libraries are
+//! installed beside the build.
 
 use std::path::Path;
 use std::time::Instant;
@@ -36,6 +37,10 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("numba-cuda", "numba_add"),
 ];
 
+/// A program whose recording in `traces/frameworks` is whole, and what its kernel computes: each of
+/// 1,000 numbers from 0 on and 2.
+const PLAYED: (&str, &str) = ("numba_add", "[2. 3. 4. 5.] 501500.0");
+
 /// Runs the programs whose names contain one of the words; all of them without words.
 pub(crate) fn test(root: &Path, words: &[&str]) -> Result<(), Failure> {
     let target = step::target(root).join("libraries");
@@ -50,20 +55,34 @@ pub(crate) fn test(root: &Path, words: &[&str]) -> Result<(), Failure> {
         .iter()
         .filter(|(_, program)| is_wanted(program, words))
         .collect();
-    let sources = root.join("tests/gpu/programs");
+    let program = |name: &str| Program {
+        words: vec![
+            python.clone(),
+            root.join("tests/gpu/programs")
+                .join(name)
+                .with_extension("py"),
+        ],
+        variables: vec![
+            ("LD_LIBRARY_PATH", driver.as_os_str()),
+            ("CUPY_CACHE_DIR", kernels.as_os_str()),
+        ],
+    };
     let heading = row("library", "version", "program");
     test_all(&heading, &jobs, |(library, name)| {
         let start = Instant::now();
-        let program = Program {
-            words: vec![python.clone(), sources.join(name).with_extension("py")],
-            variables: vec![
-                ("LD_LIBRARY_PATH", driver.as_os_str()),
-                ("CUPY_CACHE_DIR", kernels.as_os_str()),
-            ],
-        };
-        let name = row(library, version(library), name);
-        vec![tools.test(name, start, Ok(program))]
-    })
+        let name_of_row = row(library, version(library), name);
+        vec![tools.test(name_of_row, start, Ok(program(name)))]
+    })?;
+    let (name, results) = PLAYED;
+    if is_wanted(name, words) {
+        let trace = root.join("traces/frameworks").join(name);
+        let printed = tools.play(&program(name), &trace.with_extension("cutape"))?;
+        if printed.trim() != results {
+            return Err(failure!("{name}, played, prints {printed}"));
+        }
+        println!("{name} runs on the answers of a GPU");
+    }
+    Ok(())
 }
 
 fn row(library: &str, version: &str, program: &str) -> String {

@@ -106,6 +106,13 @@ impl Tools {
         outcome
     }
 
+    /// Runs a program on the answers of a recording; what it prints.
+    pub(crate) fn play(&self, program: &Program<'_>, trace: &Path) -> Result<String, Failure> {
+        let mut play = program.command(&self.cutape, &["play"]);
+        let output = succeeded(play.arg(trace).arg("--").args(&program.words))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     fn try_steps(
         &self,
         program: &Program<'_>,
