@@ -213,6 +213,20 @@ pub(crate) fn preload_variables(
     ])
 }
 
+/// The same for a program that is not recorded. One that does not start with a preloaded library
+/// finds this one by its name.
+pub(crate) fn driver_variables(
+    program: &Path,
+    folder: &LibraryFolder,
+) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut variables = preload_variables(folder)?;
+    let libraries = StartLibraries::of(Path::new(SYSTEM_LOADER), program);
+    if libraries.named(NOT_WITH_PRELOAD).is_some() {
+        variables.retain(|(name, _)| *name != "LD_PRELOAD");
+    }
+    Ok(variables)
+}
+
 /// Rejects a path that LD_PRELOAD would take for several: it has no way to quote (ld.so(8)).
 fn check_preloadable(library: &Path) -> Result<(), Failure> {
     match library.to_string_lossy().contains([' ', ':']) {

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use cutape_terminal::failure::Failure;
 
-use crate::backend::preload_variables;
+use crate::backend::driver_variables;
 use crate::library_folder::LibraryFolder;
 use crate::program_file;
 use crate::session::{spawn, wait_for};
@@ -34,6 +34,6 @@ pub fn run_with_driver(
     let folder = LibraryFolder::new(driver)?;
     let mut command = Command::new(&program);
     command.args(words.iter().skip(1)).envs(variables);
-    command.envs(preload_variables(&folder)?);
+    command.envs(driver_variables(&program, &folder)?);
     wait_for(&mut spawn(&mut command, &program)?)
 }

@@ -3,14 +3,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use cutape_tests::{Output, bare, compile, compiled, ending, parts, play, record, root, run};
+use cutape_tests::{
+    Output, Verdict, bare, compile, compiled, ending, parts, play, record, root, run,
+};
 use serde_json::Value;
 
 cutape_tests::tests![
     what_kernels_compute_comes_from_the_recording,
     recordings_of_a_gpu_are_played,
     each_change_is_named,
+    a_sanitizer_finds_a_mistake_of_the_host,
+    a_debugger_runs_the_program,
     a_program_that_ends_early_is_no_match,
     with_warn_the_program_goes_on,
     bytes_that_the_recording_lacks_are_no_zeros,
@@ -184,6 +189,62 @@ fn each_change_is_named(folder: &Path) {
             output.describe()
         );
     }
+}
+
+fn a_sanitizer_finds_a_mistake_of_the_host(folder: &Path) -> Result<Verdict, String> {
+    let (trace, _) = recorded(folder, &[&changed(folder, &[])]);
+    let program = folder.join("sanitized");
+    let mut compiler = Command::new("cc");
+    let sources = root().join("tests/programs");
+    compiler.args(["-fsanitize=address", "-DOVERFLOW", "-std=gnu11", "-g", "-o"]);
+    compiler.arg(&program).arg(sources.join("diff/changes.c"));
+    for include in [&sources, &sources.join("include")] {
+        compiler.arg(format!("-I{}", include.display()));
+    }
+    compiler.arg(parts().driver_folder.join("libcuda.so.1"));
+    if run(compiler.arg("-lpthread")).code() != Some(0) {
+        return Ok(Verdict::Ignored("cc has no -fsanitize=address".to_owned()));
+    }
+    let played = run(&mut play(&trace, &[], &[program.to_str().unwrap()]));
+    played.assert_code(1);
+    for line in ["heap-buffer-overflow", "in main", "changes.c"] {
+        assert!(played.stderr.contains(line), "{}", played.describe());
+    }
+    Ok(Verdict::Passed)
+}
+
+fn a_debugger_runs_the_program(folder: &Path) -> Verdict {
+    let program = changed(folder, &[]);
+    let (trace, _) = recorded(folder, &[&program]);
+    let under_gdb = |options: &[&str]| {
+        let words = [&["gdb", "-q", "-batch"], options, &[&program]].concat();
+        run(&mut play(&trace, &[], &words))
+    };
+    if Command::new("gdb").arg("--version").output().is_err() {
+        return Verdict::Ignored("gdb is not installed: apt-get install gdb".to_owned());
+    }
+    let stopped = under_gdb(&[
+        "-ex",
+        "break cuMemFree_v2",
+        "-ex",
+        "run",
+        "-ex",
+        "backtrace 2",
+    ]);
+    let has = |text: &str| stopped.stdout.contains(text);
+    assert!(
+        has("Breakpoint 1, ") && has("changes.c"),
+        "{}",
+        stopped.describe()
+    );
+    // The debugger ends the program there.
+    assert!(
+        stopped
+            .stderr
+            .contains("the program has ended, and the recording goes on")
+    );
+    under_gdb(&["-ex", "run"]).assert_code(0);
+    Verdict::Passed
 }
 
 fn a_program_that_ends_early_is_no_match(folder: &Path) {

@@ -10,6 +10,7 @@
  *   RESTARTED          the threads start in the other order, and do the same in the same order
  *   COMMENTED          comments and line numbers in the PTX text
  *   PADDED             a kernel takes a struct whose padding is the variable PADDING, 0 to 255
+ *   OVERFLOW           the host reads one number behind a copy of the results
  *   PADDED_CHANGED     as PADDED, and a member of the struct differs, too
  * An argument is how often the launches are repeated. */
 #include "program.h"
@@ -168,6 +169,13 @@ int main(int argc, char **argv)
         CHECK(cuMemcpyDtoHAsync(out, memory, sizeof out, shared));
         CHECK(cuStreamSynchronize(shared));
     }
+#ifdef OVERFLOW
+    uint32_t *copy = malloc(sizeof out);
+    memcpy(copy, out, sizeof out);
+    volatile uint32_t behind = copy[rounds - 3 + COUNT];
+    (void)behind;
+    free(copy);
+#endif
 #ifdef HAS_PADDING
     launch_padded(memory);
 #endif
