@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use cutape_diff::Masks;
 use cutape_format::Trace;
-use cutape_play::{Outcome, effects};
+use cutape_play::{Outcome, effects, read_unset, unset_text};
 use cutape_recording::{exit_code, run_with_driver};
 use cutape_registry::NullSetting;
 use cutape_render::quantity;
@@ -32,6 +33,21 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "stop", value_name = "ACTION")]
     #[arg(verbatim_doc_comment, hide_possible_values = true)]
     on_mismatch: OnMismatch,
+    /// Bytes of kernel parameters in this file do not count.
+    ///
+    /// Programs pass kernels structs whose padding and unused members hold what
+    /// was on the stack.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "learn_unset",
+        verbatim_doc_comment
+    )]
+    unset: Option<PathBuf>,
+    /// Write this file, or add to it: bytes of kernel parameters in which the
+    /// program differs from its recording are no mismatch.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    learn_unset: Option<PathBuf>,
     /// Write calls that are not the recorded ones to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -67,6 +83,7 @@ impl OnMismatch {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let mut unset = Unset::read(&arguments)?;
     let report = ReportFile::given("--report", &arguments.report)?;
     let trace = input::open(&arguments.trace)?;
     if let Some(process) = trace.writer() {
@@ -87,6 +104,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             arguments.on_mismatch.word().into(),
         ),
     ];
+    let settings = settings.into_iter().chain(unset.settings()?);
     let settings = settings.map(|(setting, value)| (setting.name().to_owned(), value));
     // The trace is that of the program, or of a process that the program started.
     let is_programs = trace.meta_value("exit.process") == Some(&trace.head().process.to_string());
@@ -94,11 +112,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let parent = std::process::id().to_string();
         (NullSetting::PlayParent.name().to_owned(), parent.into())
     });
-    let variables = settings.into_iter().chain(parent).chain(machine(&trace));
+    let variables = settings.chain(parent).chain(machine(&trace));
     let status = run_with_driver(&arguments.program, &library::null_driver()?, variables)?;
     let outcome = Outcome::read(&outcome_file)?;
     let is_played = outcome.is_some();
     let outcome = outcome.unwrap_or_default();
+    unset.learn(&outcome.unset)?;
     let recorded = effects(&trace);
     let left = recorded.saturating_sub(outcome.played);
     let ended_early = (outcome.mismatches.is_empty() && left > 0)
@@ -123,6 +142,45 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         true => exit_code(status),
         false => FOUND,
     }))
+}
+
+/// Bytes of kernel parameters that do not count.
+struct Unset {
+    /// The file that has them, if it exists.
+    path: Option<PathBuf>,
+    masks: Masks,
+    /// The file to write.
+    file: Option<ReportFile>,
+}
+
+impl Unset {
+    fn read(arguments: &Arguments) -> Result<Self, Failure> {
+        let learned = arguments.learn_unset.as_ref();
+        let known = learned.filter(|path| path.exists());
+        let path = arguments.unset.as_ref().or(known).cloned();
+        let masks = path.as_deref().map(read_unset).transpose();
+        Ok(Self {
+            masks: masks.map_err(Failure::unusable)?.unwrap_or_default(),
+            file: ReportFile::given("--learn-unset", &arguments.learn_unset)?,
+            path,
+        })
+    }
+
+    fn settings(&self) -> Result<Vec<(NullSetting, OsString)>, Failure> {
+        let path = self.path.as_ref().map(std::path::absolute).transpose()?;
+        let path = path.map(|path| (NullSetting::PlayUnset, path.into_os_string()));
+        let learns = (self.file.as_ref()).map(|_| (NullSetting::PlayLearn, "1".into()));
+        Ok(path.into_iter().chain(learns).collect())
+    }
+
+    /// Writes what is known now.
+    fn learn(&mut self, new: &Masks) -> Result<(), Failure> {
+        let Some(file) = self.file.take() else {
+            return Ok(());
+        };
+        self.masks.extend(new);
+        file.write(&unset_text(&self.masks))
+    }
 }
 
 /// Says that the program has ended before the recording.

@@ -114,9 +114,9 @@ fn observe(
 }
 
 /// What a call was given, before a reader has applied it.
-pub(crate) fn inputs(reader: &mut Reader<'_>, call: &Call<'_>) -> Described {
+pub(crate) fn inputs(reader: &mut Reader<'_>, call: &Call<'_>, masks: &Masks) -> Described {
     let mut sink = Items {
-        masks: &Masks::default(),
+        masks,
         is_wanted: true,
         wants_late: false,
         items: Vec::new(),

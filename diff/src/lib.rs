@@ -53,7 +53,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cutape_format::{Error, Trace, WalkSummary};
 
 pub use aligned::Aligned;
-pub use one_by_one::OneByOne;
+pub use masks::Masks;
+pub use one_by_one::{OneByOne, Unequal};
 pub use report::{
     CallSite, Change, Difference, Kind, LeftOut, Report, Setting, Side, Spread, Times, UnsetBytes,
 };
@@ -62,7 +63,6 @@ pub use times::FEWEST_CALLS;
 
 use counterparts::{Counterparts, Hint};
 use differences::{Kinds, Raw};
-use masks::Masks;
 use parallel::on_each;
 use sequence::Sequence;
 use unset::Unset;

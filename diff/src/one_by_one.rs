@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use crate::changes::{Objects, changes, values};
 use crate::describe::{Described, describe, inputs};
 use crate::hash::{add, hash};
-use crate::masks::Masks;
+use crate::masks::{Masks, ranges};
+use crate::noise::differing_bytes;
 use crate::objects::ObjectFacts;
-use crate::part::{Facet, Label, Part, Place, Sink};
+use crate::part::{Facet, KERNEL_PARAMETERS, Label, Part, Place, Sink};
 use crate::reader::Reader;
 use crate::report::Change;
 use crate::settings;
@@ -28,12 +29,31 @@ pub struct OneByOne<'t> {
     objects: Vec<ObjectFacts>,
     live: Reader<'t>,
     pairs: Pairs,
+    masks: Masks,
     /// Counts entries and returns of the program's calls.
     now: u64,
 }
 
 /// Names addresses in a call.
 type Addresses<'a> = &'a dyn Fn(&Call<'_>, &mut dyn FnMut(u64));
+
+/// In which bytes of its kernel's parameters a launch differs.
+#[derive(Clone, Debug)]
+pub struct Unequal {
+    /// The kernel's name.
+    pub kernel: String,
+    /// By offset.
+    pub bytes: Vec<Range<u32>>,
+}
+
+/// Two calls that differ in kernel parameters at most.
+struct Compared {
+    /// Objects that must correspond: of the recording, of the program.
+    objects: Vec<(u32, u32)>,
+    kernel: Option<Box<str>>,
+    /// Which bits differ, by offset of eight bytes.
+    words: Vec<(u32, u64)>,
+}
 
 /// What is kept of a recorded call.
 #[derive(Debug, Default)]
@@ -103,12 +123,12 @@ impl Objects for Known<'_> {
 }
 
 impl<'t> OneByOne<'t> {
-    /// Reads a recording. `addresses` names the addresses in a call that [`Self::live_address`] will
+    /// Reads a recording. Bytes of kernel parameters in `masks` are not compared. `addresses` names the addresses in a call that [`Self::live_address`] will
     /// be asked about.
     ///
     /// # Errors
     /// If the trace cannot be read.
-    pub fn new(trace: &'t Trace, addresses: Addresses<'_>) -> Result<Self, Error> {
+    pub fn new(trace: &'t Trace, masks: Masks, addresses: Addresses<'_>) -> Result<Self, Error> {
         let lengths_only = settings::lacks_payloads(trace);
         let mut reader = Reader::new(trace, lengths_only);
         let mut recorded: Vec<Recorded> = Vec::new();
@@ -150,6 +170,7 @@ impl<'t> OneByOne<'t> {
             objects,
             live: Reader::new(trace, lengths_only),
             pairs: Pairs::default(),
+            masks,
             now: 0,
         })
     }
@@ -164,31 +185,51 @@ impl<'t> OneByOne<'t> {
 
     /// Whether a call of the program asks for what the recorded call with that index asks for.
     pub fn are_equal(&mut self, recorded: u64, live: &Call<'_>) -> bool {
+        match self.compared(recorded, live) {
+            Some(compared) if compared.words.is_empty() => {
+                self.bind_all(&compared.objects);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// If a call of the program is the recorded one but for bytes of kernel parameters: these are not
+    /// compared from now on, and it is. The kernel and the bytes.
+    pub fn mask_unequal(&mut self, recorded: u64, live: &Call<'_>) -> Option<Unequal> {
+        let compared = self.compared(recorded, live)?;
+        let kernel = compared.kernel?;
+        for &(byte, bits) in &compared.words {
+            self.masks.add(&kernel, byte, bits);
+        }
+        self.bind_all(&compared.objects);
+        Some(Unequal {
+            bytes: ranges(&compared.words.into_iter().collect()),
+            kernel: kernel.into(),
+        })
+    }
+
+    /// Compares them; `None` if they differ in more than kernel parameters.
+    fn compared(&mut self, recorded: u64, live: &Call<'_>) -> Option<Compared> {
         let of_live = Asked::of(&mut self.live, live);
-        let Some(of_recorded) = self.recorded.get(recorded as usize) else {
-            return false;
-        };
-        let of_recorded = &of_recorded.asked;
-        if of_recorded.hash != of_live.hash || of_recorded.refs.len() != of_live.refs.len() {
-            return false;
-        }
-        let pairs = of_recorded.refs.iter().copied().zip(of_live.refs);
-        let pairs: Vec<(u32, u32)> = pairs.collect();
+        let of_recorded = &self.recorded.get(recorded as usize)?.asked;
+        let compared = of_recorded.compared(of_live, &self.masks)?;
         let known = self.known();
-        let mut all = pairs.iter();
-        if !all.all(|&(recorded, live)| known.are_same(recorded, live)) {
-            return false;
-        }
-        for (recorded, live) in pairs {
+        let mut all = compared.objects.iter();
+        let are_same = all.all(|&(recorded, live)| known.are_same(recorded, live));
+        are_same.then_some(compared)
+    }
+
+    fn bind_all(&mut self, objects: &[(u32, u32)]) {
+        for &(recorded, live) in objects {
             self.pairs.bind(recorded, live);
         }
-        true
     }
 
     /// The values in which a call of the program differs from a recorded call of its function: of
     /// the recording, of the program.
     pub fn changes(&mut self, recorded: u64, live: &Call<'_>) -> Vec<Change> {
-        let of_live = inputs(&mut self.live, live);
+        let of_live = inputs(&mut self.live, live, &self.masks);
         changes(&self.described(recorded), &of_live, &self.known())
     }
 
@@ -199,7 +240,7 @@ impl<'t> OneByOne<'t> {
 
     /// The same of a call of the program.
     pub fn live_values(&mut self, call: &Call<'_>) -> Vec<(String, String)> {
-        values(&inputs(&mut self.live, call))
+        values(&inputs(&mut self.live, call, &self.masks))
     }
 
     /// What a recorded call asks for: reads the recording again, up to there.
@@ -208,7 +249,7 @@ impl<'t> OneByOne<'t> {
             return Described::default();
         };
         let wanted = [(call.place, Described::default())].into_iter().collect();
-        let compared = (settings::lacks_payloads(self.trace), &Masks::default());
+        let compared = (settings::lacks_payloads(self.trace), &self.masks);
         // What cannot be read any more is not described.
         let described = describe(self.trace, compared, wanted, recorded, false);
         let mut described = described
@@ -303,6 +344,19 @@ impl Sink for Nothing {
 struct Asked {
     hash: u64,
     refs: Vec<u32>,
+    /// The kernel that it launches, and the words of its parameters, by offset.
+    kernel: Option<Box<str>>,
+    words: Vec<(u32, Word)>,
+}
+
+/// Eight bytes of kernel parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Number(u64),
+    /// The object, and a hash of the place in it.
+    Place(u32, u64),
+    /// A hash.
+    Other(u64),
 }
 
 impl Asked {
@@ -312,22 +366,75 @@ impl Asked {
         reader.observe_inputs(call, &mut parts);
         Self {
             hash: parts.hasher.finish(),
-            refs: parts.refs,
+            ..parts.asked
         }
+    }
+
+    /// Compares a recorded call with one of the program; `None` if they differ in more than kernel
+    /// parameters.
+    fn compared(&self, live: Self, masks: &Masks) -> Option<Compared> {
+        let lengths = |of: &Self| (of.refs.len(), of.words.len());
+        if self.hash != live.hash || lengths(self) != lengths(&live) {
+            return None;
+        }
+        let mut objects: Vec<(u32, u32)> = self.refs.iter().copied().zip(live.refs).collect();
+        let mut words = Vec::new();
+        for (&(byte, one), (at, other)) in self.words.iter().zip(live.words) {
+            let mask = masks.at(self.kernel.as_deref(), byte);
+            let bits = match (one, other) {
+                _ if byte != at => return None,
+                _ if mask == u64::MAX => 0,
+                (Word::Place(one, place), Word::Place(other, other_place)) => {
+                    // Another place in an object is no padding.
+                    (place == other_place).then_some(())?;
+                    objects.push((one, other));
+                    0
+                }
+                (Word::Number(one), Word::Number(other)) => differing_bytes((one ^ other) & !mask),
+                _ if one == other => 0,
+                _ => u64::MAX,
+            };
+            if bits != 0 {
+                words.push((byte, bits));
+            }
+        }
+        Some(Compared {
+            objects,
+            kernel: live.kernel,
+            words,
+        })
     }
 }
 
 #[derive(Default)]
 struct Parts {
     hasher: DefaultHasher,
-    refs: Vec<u32>,
+    asked: Asked,
 }
 
 impl Sink for Parts {
-    fn part(&mut self, _: Facet, label: Label, part: Part<'_>) {
+    fn part(&mut self, facet: Facet, label: Label, part: Part<'_>) {
+        let asked = &mut self.asked;
+        if let Some(byte) = label.byte
+            && label.name == KERNEL_PARAMETERS
+        {
+            let mut hasher = DefaultHasher::default();
+            add(&mut hasher, &label, &part);
+            let word = match part {
+                Part::Number(number, _) => Word::Number(number),
+                Part::Place { object, .. } => Word::Place(object, hasher.finish()),
+                _ => Word::Other(hasher.finish()),
+            };
+            asked.words.push((byte, word));
+            return;
+        }
         add(&mut self.hasher, &label, &part);
-        if let Part::Place { object, .. } = part {
-            self.refs.push(object);
+        match part {
+            Part::Place { object, .. } => asked.refs.push(object),
+            Part::Text(name) if facet == Facet::Kernel && asked.kernel.is_none() => {
+                asked.kernel = Some(String::from_utf8_lossy(&name).into());
+            }
+            _ => {}
         }
     }
 

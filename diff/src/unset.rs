@@ -15,7 +15,7 @@ use crate::counterparts::{Counterparts, Hint, Step, entry};
 use crate::describe::{Described, Item, Value};
 use crate::differences::{Calls, Kinds, Raw};
 use crate::list::describe_all;
-use crate::masks::Masks;
+use crate::masks::{Masks, ranges};
 use crate::noise::{all_differences, differing_bytes};
 use crate::part::{Facet, KERNEL_PARAMETERS};
 use crate::report::Kind;
@@ -181,21 +181,6 @@ fn last_equal_output(a: &Sequence, b: &Sequence, end: u64) -> Option<u64> {
         }
     });
     last
-}
-
-/// The ranges of bytes whose bits are set.
-fn ranges(bits: &BTreeMap<u32, u64>) -> Vec<Range<u32>> {
-    let mut ranges: Vec<Range<u32>> = Vec::new();
-    for (&offset, &bits) in bits {
-        for at in (0..8).filter(|at| bits >> (8 * at) & 0xff != 0) {
-            let byte = offset.saturating_add(at);
-            match ranges.last_mut() {
-                Some(last) if last.end == byte => last.end += 1,
-                _ => ranges.push(byte..byte.saturating_add(1)),
-            }
-        }
-    }
-    ranges
 }
 
 #[cfg(test)]

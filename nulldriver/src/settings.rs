@@ -22,6 +22,8 @@
 //! - `CUTAPE_NULL_PLAY=TRACE`: calls get the answers of a recording, and no kernel runs (`player`).
 //!   The process that creates the file `CUTAPE_NULL_PLAY_OUTCOME` is played, without it every one;
 //!   with `CUTAPE_NULL_PLAY_PARENT=PID`, the process that started the program, no forked child.
+//!   Bytes of kernel parameters in the file `CUTAPE_NULL_PLAY_UNSET` are not compared; with
+//!   `CUTAPE_NULL_PLAY_LEARN=1`, others that differ are no mismatch, and the outcome has them.
 //!   `CUTAPE_NULL_PLAY_MISMATCH=stop|warn`: what follows a call that is not the recorded one
 //!   (default stop).
 //!
@@ -190,6 +192,8 @@ impl Settings {
         };
         let play = variable(NullSetting::Play).map(|trace| cutape_play::Options {
             trace: trace.into(),
+            unset: variable(NullSetting::PlayUnset).map(Into::into),
+            learns_unset: variable(NullSetting::PlayLearn).is_some_and(|text| text == "1"),
             outcome: variable(NullSetting::PlayOutcome).map(Into::into),
             parent: variable(NullSetting::PlayParent).and_then(|text| text.parse().ok()),
             on_mismatch,

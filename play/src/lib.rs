@@ -33,8 +33,10 @@ mod query;
 mod rows;
 mod state;
 mod threads;
+mod unset;
 mod values;
 
 pub use outcome::{Outcome, effects};
 pub use player::{Options, Player, Turn};
 pub use state::OnMismatch;
+pub use unset::{add_unset, read_unset, unset_text};

@@ -7,6 +7,8 @@ use crate::live::{Host, LiveCall};
 use crate::mismatch::{Difference, Mismatch};
 use crate::query::Sort;
 use crate::state::{OnMismatch, State};
+use crate::threads::ends_object;
+use crate::unset;
 
 /// How many recorded calls are looked at for one that matches, when the next one does not.
 const LOOK_AHEAD: usize = 64;
@@ -50,6 +52,44 @@ impl State {
         Some((recorded, made))
     }
 
+    /// The same of one of the calls that end objects and may come in any order; it is the next then.
+    fn end_in_other_order(
+        &mut self,
+        at: usize,
+        live: LiveCall<'_>,
+    ) -> Option<(Call<'static>, MadeCall)> {
+        if !ends_object(live.function) {
+            return None;
+        }
+        let ends = self.threads.all.get(at)?.ends();
+        let coming = self.threads.all.get(at)?.coming();
+        let ends: Vec<Call<'static>> = coming.take(ends).cloned().collect();
+        for (distance, recorded) in ends.into_iter().enumerate().skip(1) {
+            if let Some(made) = self.matched(live, &recorded) {
+                self.threads.all.get_mut(at)?.bring_forward(distance);
+                return Some((recorded, made));
+            }
+        }
+        None
+    }
+
+    /// The same, if it differs in bytes of kernel parameters that are to be learned.
+    fn next_with_unset(
+        &mut self,
+        at: usize,
+        live: LiveCall<'_>,
+    ) -> Option<(Call<'static>, MadeCall)> {
+        let recorded = self.threads.all.get(at)?.next()?.clone();
+        if !self.learns_unset || recorded.signature.name != live.function.name {
+            return None;
+        }
+        let made = self.read(live, &recorded);
+        let as_read = made.at_place_of(&recorded);
+        let unequal = self.comparison.mask_unequal(recorded.index, &as_read)?;
+        self.outcome.add(&unset::line(&unequal));
+        Some((recorded, made))
+    }
+
     /// Finds the recorded call that a call with an effect is: thread, call, and what was read. A
     /// thread without a recorded one gets the first whose next call it makes.
     pub(crate) fn find(
@@ -72,6 +112,12 @@ impl State {
                 return Ok((at, recorded, made));
             }
         }
+        if let Some(at) = thread
+            && let Some((recorded, made)) = self.end_in_other_order(at, live)
+        {
+            self.begin(at);
+            return Ok((at, recorded, made));
+        }
         if let Some(thread) = thread {
             match self.exchange(thread, live) {
                 Exchange::Done(at, recorded, made) => return Ok((at, *recorded, made)),
@@ -80,6 +126,12 @@ impl State {
             }
         }
         let at = candidates.first().copied();
+        if let Some(at) = at
+            && let Some((recorded, made)) = self.next_with_unset(at, live)
+        {
+            self.begin(at);
+            return Ok((at, recorded, made));
+        }
         if on_mismatch == OnMismatch::Warn
             && let Some(at) = at
             && thread.is_some()

@@ -5,10 +5,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use cutape_diff::Masks;
 use cutape_format::{Call, Trace};
 use serde_json::Value;
 
 use crate::query::{Sort, sort_of};
+use crate::unset::add_unset;
 
 /// Bytes of a number.
 const WORD: u64 = 8;
@@ -58,7 +60,7 @@ impl OutcomeFile {
         }
     }
 
-    /// Adds a mismatch.
+    /// Adds a mismatch, or bytes that nothing has set.
     pub(crate) fn add(&mut self, mismatch: &Value) {
         if let Some(file) = &mut self.0 {
             use std::io::Seek;
@@ -77,6 +79,8 @@ pub struct Outcome {
     pub next: u64,
     /// The mismatches, in the order in which they were found.
     pub mismatches: Vec<Value>,
+    /// Bytes of kernel parameters that differed and were to be learned.
+    pub unset: Masks,
 }
 
 impl Outcome {
@@ -93,13 +97,15 @@ impl Outcome {
         let word = |at: usize| words.get(at).map_or(0, |word| u64::from_le_bytes(*word));
         let lines = bytes.get(LINES as usize..).unwrap_or_default();
         let lines = lines.split(|&byte| byte == b'\n');
+        // A line that is not complete is the last of a process that was killed.
+        let lines = lines.filter_map(|line| serde_json::from_slice(line).ok());
+        let mut unset = Masks::default();
+        let mismatches = lines.filter(|line| add_unset(&mut unset, line).is_none());
         Ok(Some(Self {
             played: word(0),
             next: word(1),
-            // A line that is not complete is the last of a process that was killed.
-            mismatches: lines
-                .filter_map(|line| serde_json::from_slice(line).ok())
-                .collect(),
+            mismatches: mismatches.collect(),
+            unset,
         }))
     }
 }

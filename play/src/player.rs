@@ -19,7 +19,8 @@ use crate::mismatch::{Difference, Mismatch};
 use crate::outcome::OutcomeFile;
 use crate::query::{Sort, sort_of};
 use crate::state::{OnMismatch, State};
-use crate::threads::{Made, Threads, known};
+use crate::threads::{Made, Threads, ends_object, known};
+use crate::unset::read_unset;
 use crate::values::addresses;
 use crate::values::{MissingBytes, give_cubin, write_values};
 
@@ -28,6 +29,10 @@ use crate::values::{MissingBytes, give_cubin, write_values};
 pub struct Options {
     /// The recording.
     pub trace: PathBuf,
+    /// A file with bytes of kernel parameters that are not compared.
+    pub unset: Option<PathBuf>,
+    /// Bytes of kernel parameters that differ are no mismatch; the outcome has them.
+    pub learns_unset: bool,
     /// The file to create that says how far the program has come; the process that creates it is the
     /// one that is played.
     pub outcome: Option<PathBuf>,
@@ -95,11 +100,6 @@ fn is_fork_of_other(starter: u32) -> bool {
 const MOST_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether a call ends the object that it is given.
-fn ends(param: &Param) -> bool {
-    matches!(param.role, Role::Destroy(_))
-}
-
 impl State {
     /// Takes in a call of the program; what it has created.
     fn take(&mut self, effect: &Effect) -> Range<u32> {
@@ -155,7 +155,9 @@ impl Player {
         // Until the process ends: the driver is never unloaded while it is used.
         let trace: &'static Trace = Box::leak(Box::new(trace));
         let mut kernels = Kernels::default();
-        let comparison = OneByOne::new(trace, &addresses).map_err(|error| error.to_string())?;
+        let unset = options.unset.as_deref().map(read_unset).transpose()?;
+        let comparison = OneByOne::new(trace, unset.unwrap_or_default(), &addresses);
+        let comparison = comparison.map_err(|error| error.to_string())?;
         let mut threads = Threads::of(trace, &mut kernels);
         for thread in &mut threads.all {
             thread.pass_queries(&comparison);
@@ -166,6 +168,7 @@ impl Player {
             state: Mutex::new(State {
                 trace,
                 comparison,
+                learns_unset: options.learns_unset,
                 threads,
                 kernels,
                 copies: Copies::default(),
@@ -265,7 +268,7 @@ impl Player {
             }
             Some(0) => {
                 // Before another thread gets the handle or the address again.
-                if live.function.params.iter().any(ends) {
+                if ends_object(live.function) {
                     effect.made.returned(0);
                     effect.taken = Some(state.take(&effect));
                 }

@@ -87,7 +87,7 @@ mod tests {
         for (name, expected) in [
             ("cuInit", Sort::Effect),
             ("cuDriverGetVersion", Sort::Query),
-            ("cuDeviceGet", Sort::Query),
+            ("cuDeviceGet", Sort::Effect),
             ("cuDeviceGetName", Sort::Query),
             ("cuDeviceTotalMem_v2", Sort::Query),
             ("cuDeviceGetAttribute", Sort::Query),

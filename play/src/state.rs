@@ -21,6 +21,8 @@ pub enum OnMismatch {
 pub(crate) struct State {
     pub(crate) trace: &'static Trace,
     pub(crate) comparison: OneByOne<'static>,
+    /// Bytes of kernel parameters that differ are no mismatch.
+    pub(crate) learns_unset: bool,
     pub(crate) threads: Threads<'static>,
     pub(crate) kernels: Kernels,
     pub(crate) copies: Copies,

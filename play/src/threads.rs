@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use cutape_diff::OneByOne;
 use cutape_format::{Call, Trace};
-use cutape_registry::{Function, function};
+use cutape_registry::{Function, Role, function};
 use rustc_hash::FxHashMap;
 
 use crate::kernels::Kernels;
@@ -104,6 +104,12 @@ impl<'t> Threads<'t> {
     }
 }
 
+/// Whether calls of a function end the object that they are given.
+pub(crate) fn ends_object(function: &Function) -> bool {
+    let mut params = function.params.iter();
+    params.any(|param| matches!(param.role, Role::Destroy(_)))
+}
+
 /// The function of a recorded call, if this build knows it.
 pub(crate) fn known(call: &Call<'_>) -> Option<&'static Function> {
     function(&call.signature.name)
@@ -113,6 +119,21 @@ impl<'t> Thread<'t> {
     /// The call with an effect that the program's thread must make next.
     pub(crate) fn next(&self) -> Option<&Call<'t>> {
         self.calls.get(self.next)
+    }
+
+    /// How many calls, from the next one on, end objects with nothing between them: garbage collectors
+    /// and destructors make them in any order.
+    pub(crate) fn ends(&self) -> usize {
+        let coming = self.calls.iter().skip(self.next);
+        let ends = |call: &&Call<'t>| known(call).is_some_and(ends_object);
+        coming.take_while(ends).count()
+    }
+
+    /// Makes the call that is so many behind the next one the next.
+    pub(crate) fn bring_forward(&mut self, distance: usize) {
+        if let Some(calls) = self.calls.get_mut(self.next..=self.next + distance) {
+            calls.rotate_right(1);
+        }
     }
 
     /// Begins again, as if no thread of the program had made its calls.

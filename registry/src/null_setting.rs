@@ -65,6 +65,10 @@ settings! {
     PlayOutcome "PLAY_OUTCOME" Run;
     /// The process that started the program that is played.
     PlayParent "PLAY_PARENT" Run;
+    /// A file with bytes of kernel parameters that are not compared.
+    PlayUnset "PLAY_UNSET" Run;
+    /// Whether such bytes are learned.
+    PlayLearn "PLAY_LEARN" Run;
     /// When enqueued work runs.
     Schedule "SCHEDULE" Run;
     /// The version of the driver.

@@ -10,6 +10,7 @@
  *   RESTARTED          the threads start in the other order, and do the same in the same order
  *   COMMENTED          comments and line numbers in the PTX text
  *   PADDED             a kernel takes a struct whose padding is the variable PADDING, 0 to 255
+ *   FREED_REVERSED     two pieces of memory are freed in the other order
  *   OVERFLOW           the host reads one number behind a copy of the results
  *   PADDED_CHANGED     as PADDED, and a member of the struct differs, too
  * An argument is how often the launches are repeated. */
@@ -199,8 +200,13 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < 2; i++)
         EXPECT(pthread_join(threads[i], NULL) == 0);
+#ifdef FREED_REVERSED
+    CHECK(cuMemFree(memory));
+    CHECK(cuMemFree(other));
+#else
     CHECK(cuMemFree(other));
     CHECK(cuMemFree(memory));
+#endif
     CHECK(cuStreamDestroy(shared));
 #ifndef LEAKED_MODULE
     CHECK(cuModuleUnload(second));
