@@ -19,6 +19,8 @@ pub struct Screen {
     child: Child,
     /// The terminal's other end.
     keyboard: File,
+    /// Ends when nothing has the terminal any more.
+    reader: thread::JoinHandle<()>,
     /// What the program has drawn.
     parser: Arc<Mutex<vt100::Parser>>,
     /// All that it has written.
@@ -86,7 +88,7 @@ impl Screen {
         let parser = Arc::new(Mutex::new(vt100::Parser::new(lines, columns, 0)));
         let written = Arc::new(Mutex::new(Vec::new()));
         let (drawn, kept, mut from) = (Arc::clone(&parser), Arc::clone(&written), ours);
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
             // The terminal's end is an error.
             while let Ok(length @ 1..) = from.read(&mut bytes) {
@@ -97,6 +99,7 @@ impl Screen {
         Self {
             child,
             keyboard,
+            reader,
             parser,
             written,
             before,
@@ -175,6 +178,11 @@ impl Screen {
             thread::sleep(Duration::from_millis(10));
         };
         assert_eq!(status.code(), Some(code), "{status} {:?}", status.signal());
+        // What it wrote last is still on its way.
+        while !self.reader.is_finished() {
+            assert!(start.elapsed() < LIMIT, "its terminal is still open");
+            thread::sleep(Duration::from_millis(1));
+        }
         while !self.is_restored() {
             assert!(
                 start.elapsed() < LIMIT,

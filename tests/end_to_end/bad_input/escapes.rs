@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use cutape_format::layout::{FramesNote, MarkerNote, OriginNote, PythonCodeNote};
 use cutape_format::layout::{Mapping, marker_action, note_kind, python_frame};
@@ -267,8 +266,6 @@ fn on_a_terminal(folder: &Path) -> Result<(), String> {
         }
         let written = screen.written();
         screen.ends(0);
-        // What the thread that reads has not read yet.
-        std::thread::sleep(Duration::from_millis(50));
         let bytes = written.lock().map_err(|error| error.to_string())?.clone();
         let text = String::from_utf8_lossy(&bytes);
         // What was planted, and what no verb writes.
