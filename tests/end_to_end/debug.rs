@@ -360,6 +360,9 @@ fn a_prompt_repeats_and_completes(folder: &Path) {
     screen.press("nonsense\r");
     screen.shows(&["no command `nonsense`"]);
     // What is typed while the prompt is not there is lost.
+    while !screen.contents().trim_end().ends_with("(cutape)") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     screen.press("call 16\r");
     screen.shows(&["#16 @0"]);
     screen.press("view\r");
