@@ -2,7 +2,6 @@
 
 pub(crate) mod address_space;
 pub(crate) mod data_files;
-mod gguf_header;
 pub(crate) mod maps;
 pub(crate) mod objects;
 mod pages;
@@ -10,7 +9,6 @@ pub(crate) mod segments;
 pub(crate) mod tensor_files;
 mod tensor_header;
 mod tensor_paths;
-mod tensors;
 
 #[cfg(feature = "gum")]
 pub(crate) use objects::is_in_base_namespace;

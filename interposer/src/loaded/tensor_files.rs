@@ -17,9 +17,8 @@ use std::sync::Arc;
 use cutape_driver::digest::digest;
 
 use super::data_files::{BETWEEN_READINGS, FilePart, Place, SHORTEST};
-use super::tensor_header;
+use super::tensor_header::{Tensor, Tensors};
 use super::tensor_paths::{self, Mapped};
-use super::tensors::Tensor;
 use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
@@ -167,7 +166,7 @@ fn read(known: &[Arc<TensorFile>], mapped: &[CString]) -> Vec<Arc<TensorFile>> {
 impl TensorFile {
     fn of(path: &CStr) -> Option<Self> {
         let (file, now) = RegularFile::open(path)?;
-        let tensors = tensor_header::tensors(&file, now.length)?;
+        let tensors = Tensors::of(&file, now.length)?;
         Some(Self {
             path: path.into(),
             length: now.length,

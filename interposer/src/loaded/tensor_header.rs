@@ -1,52 +1,74 @@
-//! Which parts of a file are tensors, as its header says. That of a safetensors file is its length
-//! in 8 bytes, then JSON that has `"data_offsets":[BEGIN,END]` for each tensor, counted from the
-//! end of the header.
+//! Which parts of a safetensors file are tensors, as its header says: its length in 8 bytes, then JSON
+//! that has `"data_offsets":[BEGIN,END]` for each tensor, counted from the end of the header.
 //!
 //! A wrong answer does no harm: what is found there is compared with the payload.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::gguf_header;
-use super::tensors::{MOST_HEADER, Tensor, Tensors};
+use super::data_files::SHORTEST;
 use crate::process::memory::Scratch;
 
+/// Longer headers are not read. The format allows 100 MB; a header of 100,000 tensors has 10 MB.
+const MOST_HEADER: u64 = 32 << 20;
 /// Bytes before the header.
 const LENGTH: usize = 8;
 /// By so many bytes a file is recognised.
 pub(super) const SIGNATURE: usize = LENGTH + 1;
 
-/// Whether a file that begins like this has tensors.
-pub(super) fn has_tensors(signature: &[u8; SIGNATURE]) -> bool {
-    signature.starts_with(gguf_header::MAGIC) || header_length(signature).is_some()
+/// A part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tensor {
+    pub(super) offset: u64,
+    pub(super) length: u64,
 }
 
-/// The length of the header of a safetensors file.
+/// Where the tensors of a file are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Tensors {
+    /// The end of the header.
+    pub(super) start: u64,
+    /// Those that are not too short to be looked for, by offset.
+    pub(super) all: Vec<Tensor>,
+}
+
+/// Whether a file that begins like this has tensors.
+pub(super) fn has_tensors(signature: &[u8; SIGNATURE]) -> bool {
+    header_length(signature).is_some()
+}
+
+/// The length of the header.
 fn header_length(signature: &[u8; SIGNATURE]) -> Option<u64> {
     let (length, first) = signature.split_first_chunk::<LENGTH>()?;
     let length = u64::from_le_bytes(*length);
     (first == b"{" && length <= MOST_HEADER).then_some(length)
 }
 
-/// The tensors of a file of that length.
-pub(super) fn tensors(file: &File, file_length: u64) -> Option<Tensors> {
-    let mut signature = [0; SIGNATURE];
-    file.read_exact_at(&mut signature, 0).ok()?;
-    if signature.starts_with(gguf_header::MAGIC) {
-        return gguf_header::tensors(file, file_length);
+impl Tensors {
+    /// Of a file of that length.
+    pub(super) fn of(file: &File, file_length: u64) -> Option<Self> {
+        let mut signature = [0; SIGNATURE];
+        file.read_exact_at(&mut signature, 0).ok()?;
+        let length = header_length(&signature).filter(|length| *length < file_length)?;
+        let start = length + LENGTH as u64;
+        let mut scratch = Scratch::new(usize::try_from(length).ok()?)?;
+        let header = scratch.bytes();
+        file.read_exact_at(header, LENGTH as u64).ok()?;
+        let mut all = Vec::new();
+        for (begin, end) in data_offsets(header) {
+            let range = (start.checked_add(begin), end.checked_sub(begin));
+            let (Some(offset), Some(length)) = range else {
+                continue;
+            };
+            let end = offset.checked_add(length);
+            if length >= SHORTEST && end.is_some_and(|end| end <= file_length) {
+                all.try_reserve(1).ok()?;
+                all.push(Tensor { offset, length });
+            }
+        }
+        all.sort_unstable();
+        Some(Self { start, all })
     }
-    let length = header_length(&signature).filter(|length| *length < file_length)?;
-    let start = length + LENGTH as u64;
-    let mut scratch = Scratch::new(usize::try_from(length).ok()?)?;
-    let header = scratch.bytes();
-    file.read_exact_at(header, LENGTH as u64).ok()?;
-    let parts = data_offsets(header).filter_map(|(begin, end)| {
-        Some(Tensor {
-            offset: start.checked_add(begin)?,
-            length: end.checked_sub(begin)?,
-        })
-    });
-    Tensors::new(start, parts, file_length)
 }
 
 /// The pairs of numbers behind each `"data_offsets"`.
@@ -110,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: u64 = super::super::data_files::SHORTEST;
+    const LONG: u64 = SHORTEST;
 
     /// What the header of a file with three times `LONG` bytes of data says.
     fn tensors(header: &str, said_length: Option<u64>) -> Option<Tensors> {
@@ -120,7 +142,7 @@ mod tests {
         let data = vec![0; 3 * LONG as usize];
         let content = [&length.to_le_bytes(), header.as_bytes(), &data].concat();
         fs::write(&path, &content).unwrap();
-        let found = super::tensors(&File::open(&path).unwrap(), content.len() as u64);
+        let found = Tensors::of(&File::open(&path).unwrap(), content.len() as u64);
         fs::remove_file(&path).unwrap();
         found
     }
