@@ -107,7 +107,8 @@ class Player:
         """Runs a test on its recording; and whether its calls are the recorded ones."""
         with tempfile.TemporaryDirectory(prefix="cutape-play-") as folder:
             report = os.path.join(folder, "report.json")
-            run = self.start(item, ["play", "--report", report, trace, "--"])
+            options = ["--report", report, *words(self.config, "cutape_play_args")]
+            run = self.start(item, ["play", *options, trace, "--"])
             try:
                 with open(report, encoding="utf-8") as file:
                     found = json.load(file)

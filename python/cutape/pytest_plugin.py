@@ -66,6 +66,7 @@ def pytest_addoption(parser):
         ("record", "--driver null"),
         ("check", "--expect-errors"),
         ("replay", "--repeat 3"),
+        ("play", "--unset step.unset"),
     ]:
         group.addoption(
             f"--cutape-{verb}-args",

@@ -1,5 +1,6 @@
 """`pytest --cutape-play`: tests on the recordings of their driver calls."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,12 @@ def test_a_changed_test_fails_with_the_difference(replay, driver):
     ]
     result.stdout.fnmatch_lines(lines)
     assert "bytesize: 64 recorded, 65 made" in (driver.path / "junit.xml").read_text()
+
+
+def test_options_of_play(replay, driver):
+    done = replay(TESTS, "--cutape-play-args=--learn-unset learned")
+    done.assert_outcomes(passed=4)
+    assert json.loads((driver.path / "learned").read_text()) == {"kernels": {}}
 
 
 def test_a_test_that_makes_fewer_calls_fails(replay):
