@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cutape_diff::Masks;
 use cutape_format::Trace;
-use cutape_play::{Outcome, effects, read_unset, unset_text};
+use cutape_play::{OnMismatch, Outcome, effects, read_unset, unset_text};
 use cutape_recording::{exit_code, run_with_driver};
 use cutape_registry::NullSetting;
 use cutape_render::quantity;
@@ -30,7 +31,7 @@ pub(crate) struct Arguments {
     ///
     /// stop ends the program. warn reports the call, and goes on at the next
     /// recorded call that matches.
-    #[arg(long, value_enum, default_value = "stop", value_name = "ACTION")]
+    #[arg(long, value_parser = on_mismatch(), default_value = "stop", value_name = "ACTION")]
     #[arg(verbatim_doc_comment, hide_possible_values = true)]
     on_mismatch: OnMismatch,
     /// Bytes of kernel parameters in this file do not count.
@@ -64,22 +65,10 @@ and bytes that come from the device, are the recorded ones; no kernel runs.
 Exit status: the program's; 1 if a call was not the recorded one, or if the
 program ended before the recording; 2 unusable input.";
 
-/// The value of `--on-mismatch`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum OnMismatch {
-    /// End the program.
-    Stop,
-    /// Report it and go on.
-    Warn,
-}
-
-impl OnMismatch {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Warn => "warn",
-        }
-    }
+/// The values of `--on-mismatch`.
+fn on_mismatch() -> impl TypedValueParser<Value = OnMismatch> {
+    let words = PossibleValuesParser::new(OnMismatch::ALL.map(OnMismatch::word));
+    words.try_map(|word| OnMismatch::of_word(&word).ok_or("neither of them"))
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -183,7 +172,7 @@ impl Unset {
     }
 }
 
-/// Says that the program has ended before the recording.
+/// How the program has ended before the recording.
 fn what_is_left(trace: &Trace, left: u64, next: u64, is_played: bool) -> String {
     let calls = quantity::count(left, "call");
     if !is_played {

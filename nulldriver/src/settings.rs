@@ -180,23 +180,21 @@ impl Settings {
                 Schedule::Eager
             }
         };
-        let on_mismatch = match variable(NullSetting::PlayMismatch).as_deref() {
-            None | Some("stop") => OnMismatch::Stop,
-            Some("warn") => OnMismatch::Warn,
-            Some(text) => {
+        let on_mismatch = variable(NullSetting::PlayMismatch).map(|text| {
+            OnMismatch::of_word(&text).unwrap_or_else(|| {
                 warnings.push(format!(
                     "CUTAPE_NULL_PLAY_MISMATCH: {text:?} is neither stop nor warn"
                 ));
                 OnMismatch::Stop
-            }
-        };
+            })
+        });
         let play = variable(NullSetting::Play).map(|trace| cutape_play::Options {
             trace: trace.into(),
             unset: variable(NullSetting::PlayUnset).map(Into::into),
             learns_unset: variable(NullSetting::PlayLearn).is_some_and(|text| text == "1"),
             outcome: variable(NullSetting::PlayOutcome).map(Into::into),
             parent: variable(NullSetting::PlayParent).and_then(|text| text.parse().ok()),
-            on_mismatch,
+            on_mismatch: on_mismatch.unwrap_or(OnMismatch::Stop),
         });
         let mut number = |setting: NullSetting, default: u64, range: RangeInclusive<u64>| {
             let Some(text) = variable(setting) else {

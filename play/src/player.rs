@@ -21,8 +21,7 @@ use crate::query::{Sort, sort_of};
 use crate::state::{OnMismatch, State};
 use crate::threads::{Made, Threads, ends_object, known};
 use crate::unset::read_unset;
-use crate::values::addresses;
-use crate::values::{MissingBytes, give_cubin, write_values};
+use crate::values::{MissingBytes, addresses, give_cubin, write_values};
 
 /// How a program is played.
 #[derive(Clone, Debug)]

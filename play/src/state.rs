@@ -17,6 +17,24 @@ pub enum OnMismatch {
     Warn,
 }
 
+impl OnMismatch {
+    /// All.
+    pub const ALL: [Self; 2] = [Self::Stop, Self::Warn];
+
+    /// As options and settings name it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Warn => "warn",
+        }
+    }
+
+    /// The one with that name.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+}
+
 /// What threads share.
 pub(crate) struct State {
     pub(crate) trace: &'static Trace,

@@ -84,7 +84,7 @@ impl<'t> Threads<'t> {
         self.samples.get(&function.id).cloned()
     }
 
-    /// The answer to a question of a thread, and whether it is that of this place.
+    /// The answer to a question of a thread: the recorded one of this place, else the last one.
     pub(crate) fn answer(
         &mut self,
         thread: Option<usize>,
@@ -149,7 +149,7 @@ impl<'t> Thread<'t> {
         self.calls.iter().filter(|call| has_effect(call))
     }
 
-    /// The calls with an effect from there on.
+    /// The calls with an effect from the next one on.
     pub(crate) fn coming(&self) -> impl Iterator<Item = &Call<'t>> {
         self.calls
             .iter()
@@ -191,8 +191,7 @@ impl<'t> Thread<'t> {
             .collect()
     }
 
-    /// The next answer to a question between the last call with an effect and the next one; its
-    /// notes are seen.
+    /// The next answer to a question between the last call with an effect and the next one.
     fn answer(&mut self, request: u64) -> Option<Call<'t>> {
         let at = self.queries.get_mut(&request)?.pop_front()?;
         self.calls.get(at).cloned()

@@ -7,7 +7,7 @@ use std::path::Path;
 use cutape_diff::{Masks, Unequal};
 use serde_json::{Value, json};
 
-/// The member of the file that has the kernels, and that of a line of an outcome.
+/// The only member of a file, and of a line of an outcome.
 const KERNELS: &str = "kernels";
 
 /// Reads such a file.
@@ -17,16 +17,14 @@ const KERNELS: &str = "kernels";
 pub fn read_unset(path: &Path) -> Result<Masks, String> {
     let failed = |what: String| format!("{}: {what}", path.display());
     let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-    let value: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
     let mut masks = Masks::default();
-    add_unset(&mut masks, &value)
-        .ok_or_else(|| failed("not written by cutape play --learn-unset".to_owned()))?;
+    let value = serde_json::from_slice(&text).ok();
+    let added = value.and_then(|value: Value| add_unset(&mut masks, &value));
+    added.ok_or_else(|| failed("not written by cutape play --learn-unset".to_owned()))?;
     Ok(masks)
 }
 
-/// Adds what a value has of a file or an outcome.
-///
-/// `None` if it has something else.
+/// Adds what a value has, which is a file or of an outcome; `None` if it is neither.
 pub fn add_unset(masks: &mut Masks, value: &Value) -> Option<()> {
     for (kernel, ranges) in value.get(KERNELS)?.as_object()? {
         for range in ranges.as_array()? {

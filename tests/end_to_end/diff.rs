@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cutape_format::Trace;
-use cutape_tests::{Output, Variant, compile, files, parts, programs, record, root, run};
+use cutape_tests::{Output, Variant, changed, files, parts, programs, record, run};
 use serde_json::Value;
 
 cutape_tests::tests![
@@ -26,25 +26,6 @@ fn diff(traces: [&Path; 2], options: &[&str]) -> Output {
 
 fn first_line(output: &Output) -> &str {
     output.stdout.lines().next().unwrap_or("")
-}
-
-/// The program with these macros.
-fn changed(folder: &Path, name: &str, macros: &[&str]) -> String {
-    let program = folder.join(name);
-    let driver = parts().driver_folder.join("libcuda.so.1");
-    let macros: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
-    let mut options: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&driver, &"-lpthread"];
-    options.extend(
-        macros
-            .iter()
-            .map(|option| option as &dyn AsRef<std::ffi::OsStr>),
-    );
-    compile(
-        &root().join("tests/programs/diff/changes.c"),
-        &program,
-        &options,
-    );
-    program.to_str().unwrap().to_owned()
 }
 
 /// Records a program with a setting of the null driver.

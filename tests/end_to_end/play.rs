@@ -5,9 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cutape_tests::{
-    Output, Verdict, bare, compile, compiled, ending, parts, play, record, root, run,
-};
+use cutape_tests::{Output, Verdict, bare, compiled, ending, parts, play, record, root, run};
 use serde_json::Value;
 
 cutape_tests::tests![
@@ -33,21 +31,7 @@ const WRITES: (&str, &str) = (
 
 /// `changes.c` with these macros.
 fn changed(folder: &Path, macros: &[&str]) -> String {
-    let program = folder.join(format!("program{}", macros.concat()));
-    let driver = parts().driver_folder.join("libcuda.so.1");
-    let macros: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
-    let mut options: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&driver, &"-lpthread"];
-    options.extend(
-        macros
-            .iter()
-            .map(|option| option as &dyn AsRef<std::ffi::OsStr>),
-    );
-    compile(
-        &root().join("tests/programs/diff/changes.c"),
-        &program,
-        &options,
-    );
-    program.to_str().unwrap().to_owned()
+    cutape_tests::changed(folder, &format!("program{}", macros.concat()), macros)
 }
 
 fn recorded(folder: &Path, program: &[&str]) -> (PathBuf, Output) {

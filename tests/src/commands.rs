@@ -1,12 +1,14 @@
 //! The commands that most tests run, and what they look at in a trace.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cutape_format::Trace;
 
-use crate::parts::parts;
+use crate::compiler::compile;
+use crate::parts::{parts, root};
 use crate::process::{Output, run};
 use crate::program::{endings, programs};
 
@@ -87,4 +89,22 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     files
+}
+
+/// `diff/changes.c` with these macros, compiled to a file of that name.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn changed(folder: &Path, name: &str, macros: &[&str]) -> String {
+    let program = folder.join(name);
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    let macros: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
+    let mut options: Vec<&dyn AsRef<OsStr>> = vec![&driver, &"-lpthread"];
+    options.extend(macros.iter().map(|option| option as &dyn AsRef<OsStr>));
+    compile(
+        &root().join("tests/programs/diff/changes.c"),
+        &program,
+        &options,
+    );
+    program.to_str().unwrap().to_owned()
 }

@@ -202,31 +202,6 @@ static void *capture(void *unused)
     return unused;
 }
 
-/* Recording stops and starts while a thread captures. */
-static void captures(void)
-{
-    enum { LARGE = 64 << 20 };
-    pthread_t thread;
-    CUstream stream;
-    CUdeviceptr memory;
-    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK(cuMemAlloc(&memory, LARGE));
-    CHECK(cuMemsetD8Async(memory, 1, LARGE, stream));
-    EXPECT(pthread_create(&thread, NULL, capture, NULL) == 0);
-    for (int i = 0; stop_recording != NULL && i < 20; i++) {
-        stop_recording();
-        wait_for_rounds(20 * i + 10);
-        start_recording();
-        while (rounds < 20 * i + 20)
-            CHECK(cuMemsetD8Async(memory, i, 64, stream));
-    }
-    is_done = 1;
-    EXPECT(pthread_join(thread, NULL) == 0);
-    CHECK(cuStreamSynchronize(stream));
-    CHECK(cuMemFree(memory));
-    CHECK(cuStreamDestroy(stream));
-}
-
 static void CUDA_CB wait_for_a_round(void *unused)
 {
     int before = rounds;
@@ -250,9 +225,9 @@ static void *call_host_functions(void *unused)
     return unused;
 }
 
-/* Recording stops and starts while host functions wait for this thread. Not for the null driver, which
- * runs host functions in any call, also of this thread. */
-static void host_functions(void)
+/* Recording stops and starts beside what a thread does: memory is read while a copy of it would take
+ * long. */
+static void beside(void *(*work)(void *), void (*stop_and_start)(int pause, CUdeviceptr memory, CUstream stream))
 {
     enum { LARGE = 64 << 20 };
     pthread_t thread;
@@ -261,21 +236,35 @@ static void host_functions(void)
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc(&memory, LARGE));
     CHECK(cuMemsetD8Async(memory, 1, LARGE, stream));
-    EXPECT(pthread_create(&thread, NULL, call_host_functions, NULL) == 0);
-    for (int i = 0; stop_recording != NULL && i < 20; i++) {
-        stop_recording();
-        start_recording();
-        for (int j = 0; j < 100; j++) {
-            CHECK(cuMemsetD8Async(memory, i, 64, stream));
-            rounds++;
-            usleep(50);
-        }
-    }
+    EXPECT(pthread_create(&thread, NULL, work, NULL) == 0);
+    for (int i = 0; stop_recording != NULL && i < 20; i++)
+        stop_and_start(i, memory, stream);
     is_done = 1;
     EXPECT(pthread_join(thread, NULL) == 0);
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuMemFree(memory));
     CHECK(cuStreamDestroy(stream));
+}
+
+static void until_captured(int pause, CUdeviceptr memory, CUstream stream)
+{
+    stop_recording();
+    wait_for_rounds(20 * pause + 10);
+    start_recording();
+    while (rounds < 20 * pause + 20)
+        CHECK(cuMemsetD8Async(memory, pause, 64, stream));
+}
+
+/* Not for the null driver, which runs host functions in any call, also of this thread. */
+static void let_host_functions_return(int pause, CUdeviceptr memory, CUstream stream)
+{
+    stop_recording();
+    start_recording();
+    for (int j = 0; j < 100; j++) {
+        CHECK(cuMemsetD8Async(memory, pause, 64, stream));
+        rounds++;
+        usleep(50);
+    }
 }
 
 static void *read_stdin(void *unused)
@@ -310,9 +299,9 @@ int main(int count, char **arguments)
     if (strcmp(arguments[2], "toggled") == 0)
         toggled();
     else if (strcmp(arguments[2], "captures") == 0)
-        captures();
+        beside(capture, until_captured);
     else if (strcmp(arguments[2], "host_functions") == 0)
-        host_functions();
+        beside(call_host_functions, let_host_functions_return);
     else if (strcmp(arguments[2], "loop") == 0)
         loop();
     else
