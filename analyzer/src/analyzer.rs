@@ -225,9 +225,8 @@ impl Analyzer {
             Deferral::Function(_) | Deferral::Lookup(..) => false,
             Deferral::Call => {
                 let mut functions = cutape_registry::FUNCTIONS.iter();
-                !functions.any(|function| {
-                    function.base == deferred.base && function.changes_no_state()
-                })
+                !functions
+                    .any(|function| function.base == deferred.base && function.changes_no_state())
             }
             Deferral::Image(_) | Deferral::StickyError(_) | Deferral::Reuse(_) => true,
         });

@@ -64,6 +64,9 @@ impl Function {
             Family::Stream(StreamOp::CaptureInfo { .. }) => true,
             // Says when kernels of later calls are loaded.
             Family::LoadingMode => false,
+            // Programs ask until a call fails: the ones before show that this is no mistake.
+            Family::Function(FunctionOp::ParameterInfo)
+            | Family::Kernel(FunctionOp::ParameterInfo) => false,
             // What is recorded later may use what these calls name.
             _ => self.only_asks() && !self.params.iter().any(|param| names_object(param.role)),
         }
@@ -107,8 +110,10 @@ mod tests {
     #[test]
     fn calls_that_change_no_state_make_and_end_nothing() {
         for function in FUNCTIONS.iter() {
-            let asks_about_capture =
-                matches!(function.family, Family::Stream(StreamOp::CaptureInfo { .. }));
+            let asks_about_capture = matches!(
+                function.family,
+                Family::Stream(StreamOp::CaptureInfo { .. })
+            );
             if !function.changes_no_state() || asks_about_capture {
                 continue;
             }
@@ -142,9 +147,10 @@ mod tests {
             ("cuStreamIsCapturing", true, true),
             ("cuStreamGetPriority", true, true),
             ("cuFuncGetAttribute", true, true),
+            ("cuFuncGetParamInfo", true, false),
             ("cuPointerGetAttribute", true, true),
             ("cuMemGetInfo_v2", true, true),
-            ("cuGraphGetNodes", true, false),
+            ("cuGraphKernelNodeGetParams_v2", true, false),
             ("cuStreamGetCaptureInfo_v2", true, true),
             ("cuModuleGetLoadingMode", true, false),
             ("cuDeviceGet", false, false),
