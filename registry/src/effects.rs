@@ -150,7 +150,7 @@ mod tests {
             ("cuFuncGetParamInfo", true, false),
             ("cuPointerGetAttribute", true, true),
             ("cuMemGetInfo_v2", true, true),
-            ("cuGraphKernelNodeGetParams_v2", true, false),
+            ("cuGraphKernelNodeGetParams_v2", true, true),
             ("cuStreamGetCaptureInfo_v2", true, true),
             ("cuModuleGetLoadingMode", true, false),
             ("cuDeviceGet", false, false),
