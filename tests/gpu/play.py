@@ -13,7 +13,9 @@ import run
 from run import SOURCES, Ended, machine
 
 DRIVER = ["--driver", os.environ["DRIVER"]] if "DRIVER" in os.environ else []
-COLUMNS = ["bare s", "recorded s", "played s", "calls", "played", "result"]
+COLUMNS = ["bare s", "recorded s", "played s", "calls", "played", "unset", "result"]
+# How often a program is played to find bytes that nothing has set.
+LEARNING = 3
 
 
 def is_played(source):
@@ -32,7 +34,15 @@ def row(name, program, cutape, results):
     cells = {"bare s": f"{bare.seconds:.2f}", "recorded s": f"{recorded.seconds:.2f}"}
     if not trace.exists():
         return {**cells, "result": "no trace"}, [recorded.message()[-300:]]
-    played = Ended([cutape, "play", "--report", report, trace, "--", *program])
+    command = [cutape, "play", "--report", report]
+    played = Ended([*command, trace, "--", *program])
+    if played.status == 1 and b"kernel parameter" in played.err:
+        # Bytes that nothing has set; a played program without a change says which.
+        unset = results / f"{name}.unset"
+        for _ in range(LEARNING):
+            Ended([*command, "--learn-unset", unset, trace, "--", *program])
+        cells["unset"] = len(unset.read_text().splitlines()) if unset.exists() else "-"
+        played = Ended([*command, "--unset", unset, trace, "--", *program])
     cells["played s"] = f"{played.seconds:.2f}"
     if report.exists():
         calls = json.loads(report.read_text())["calls"]
