@@ -10,6 +10,7 @@ use cutape_registry::{
 
 use crate::payloads;
 use crate::policy::Policy;
+use crate::signals::UserSignal;
 use crate::words::{self, BackendChoice};
 use cutape_render::quantity;
 use cutape_terminal::failure::Failure;
@@ -163,6 +164,14 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub start_at: Option<String>,
+    /// Begin with a pause that ends when cutape gets this signal (USR1, USR2, HUP,
+    /// RTMIN+N), as does each later pause. The program does not get it then.
+    #[arg(long, value_name = "SIGNAL", verbatim_doc_comment)]
+    pub start_signal: Option<UserSignal>,
+    /// Pause when cutape gets this signal; if it is that of --start-signal, the
+    /// recording starts and pauses in turn.
+    #[arg(long, value_name = "SIGNAL", verbatim_doc_comment)]
+    pub stop_signal: Option<UserSignal>,
     /// Pause after so much: '100 launches', '1000 calls', 10s or 500ms.
     #[arg(long = "for", value_name = "LENGTH", value_parser = recorded_length)]
     pub length: Option<String>,
@@ -288,6 +297,8 @@ impl Recording {
         let pausing = [
             ("--start-paused", self.start_paused),
             ("--start-at", self.start_at.is_some()),
+            ("--start-signal", self.start_signal.is_some()),
+            ("--stop-signal", self.stop_signal.is_some()),
             ("--for", self.length.is_some()),
         ];
         let given = |options: &[(&'static str, bool)]| {

@@ -68,7 +68,10 @@ impl Settings<'_> {
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
             RecorderSetting::StartAt => recording.start_at.clone().map(OsString::from),
             RecorderSetting::RecordFor => recording.length.clone().map(OsString::from),
-            RecorderSetting::StartPaused => switch(recording.start_paused, Switch::On),
+            RecorderSetting::StartPaused => {
+                let is_paused = recording.start_paused || recording.start_signal.is_some();
+                switch(is_paused, Switch::On)
+            }
         }
     }
 }
