@@ -181,6 +181,8 @@ words! {
     WhenFull {
         /// Payloads, later those that come back as well, then calls.
         DropPayloads "drop-payloads",
+        /// The longest payloads, then shorter ones, then calls.
+        DropLargest "drop-largest",
         /// Everything, at the limit.
         Stop "stop",
     }

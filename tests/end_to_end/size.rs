@@ -12,6 +12,8 @@ cutape_tests::tests![
     mapped_files_are_referred_to,
     equal_payloads_are_written_once,
     payloads_go_before_calls,
+    the_longest_payloads_go_first,
+    what_needs_no_room_is_kept,
     a_trace_stops_at_its_limit,
     little_space_is_said_in_time,
 ];
@@ -236,6 +238,57 @@ fn payloads_go_before_calls(folder: &Path) {
     assert_eq!(json["trace"]["lacks_payloads"], why);
     // A replay says what it could not copy and compare.
     run(&mut replay(&path)).assert_code(0);
+}
+
+fn the_longest_payloads_go_first(folder: &Path) {
+    let path = folder.join("t.cutape");
+    // The second copy back has 20,000 bytes.
+    let program = [&*program(folder, "payloads"), "80", "20000"];
+    let options = ["--max-size", "64M", "--when-full", "drop-largest"];
+    let options = [&["--no-pack"], &options[..]].concat();
+    let output = run(&mut record(&path, &options, &program));
+    output.assert_code(0);
+    assert_eq!(output.stdout, bare(&program).stdout);
+    let words = "the longest copied bytes are left out from here on, shorter ones and calls are";
+    assert_eq!(
+        output.stderr.matches(words).count(),
+        1,
+        "{}",
+        output.describe()
+    );
+    assert!(length_of(&path) <= LIMIT, "{}", length_of(&path));
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.verify(), []);
+    let shortfall = trace.shortfall().unwrap();
+    assert!(shortfall.lacks_payloads && trace.has_all_calls());
+    // 40 MiB hold about 20 rounds; from there on, 1 MiB is more than 1/16 of the 16 MiB until 7/8.
+    for function in ["cuMemcpyHtoD", "cuMemcpyDtoH"] {
+        let (here, left_out) = kept(&trace, function);
+        assert_eq!(here + left_out, ROUNDS, "{function}");
+        assert!((17..=20).contains(&here), "{function}: {here}");
+    }
+    assert_eq!(kept(&trace, "cuMemcpyDtoHAsync"), (ROUNDS, 0));
+    run(&mut replay(&path)).assert_code(0);
+}
+
+/// Bytes that are in a file, or in the trace already.
+fn what_needs_no_room_is_kept(folder: &Path) {
+    let file = data_file(folder);
+    let uploads = program(folder, "uploads");
+    let program = [&*uploads, file.to_str().unwrap(), "file", "nothing"];
+    for policy in ["drop-payloads", "drop-largest"] {
+        let path = folder.join(format!("{policy}.cutape"));
+        let options = ["--no-pack", "--max-size", "16M", "--when-full", policy];
+        run(&mut record(&path, &options, &program)).assert_code(0);
+        let trace = Trace::open(&path).unwrap();
+        let uploads = trace.calls();
+        let uploads = uploads.filter(|call| call.signature.base == "cuMemcpyHtoD");
+        let snapshots = uploads.flat_map(|call| call.snapshots().collect::<Vec<_>>());
+        let is_in_file = |bytes: &Bytes| matches!(bytes, Bytes::InFile(_));
+        let found: Vec<bool> = snapshots.map(|found| is_in_file(&found.bytes)).collect();
+        assert_eq!(found.iter().filter(|found| **found).count(), 6, "{policy}");
+        assert_eq!(found.len(), 7, "{policy}");
+    }
 }
 
 fn a_trace_stops_at_its_limit(folder: &Path) {
