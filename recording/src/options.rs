@@ -106,6 +106,9 @@ pub struct Recording {
     /// After which time, and how many bytes of the trace, memory is read again; 0 for never.
     #[arg(skip)]
     pub memory_interval: Option<(Duration, u64)>,
+    /// Of one launch in so many, inputs and digests of outputs are kept.
+    #[arg(skip)]
+    pub deep: Option<u64>,
     /// The most bytes that the trace of a process may have while it is recorded,
     /// such as 20G.
     #[arg(long, value_name = "SIZE", value_parser = size_of_trace, verbatim_doc_comment)]
@@ -248,6 +251,7 @@ impl Recording {
             (Some(_), _) => "--digests",
             (_, Some(_)) => "--outputs-of-exchanges",
             _ if keeps_memory => "--memory",
+            _ if self.deep.is_some() => "--deep",
             _ => return Ok(()),
         };
         let asks = policy.asks_for(Secret::Payloads, "--redact");
@@ -278,7 +282,15 @@ impl Recording {
     /// Refuses options that contradict each other.
     fn check(&self) -> Result<(), Failure> {
         if self.memory != MemoryContents::None {
-            self.check_memory()?;
+            self.check_memory("--memory")?;
+        }
+        if self.deep.is_some() {
+            self.check_memory("--deep")?;
+        }
+        if self.deep.is_some() && self.digests.is_some() {
+            return Err(Failure::unusable(
+                "--digests digests what all launches reach, --deep what some do: give one of the two",
+            ));
         }
         if self.outputs_of_exchanges.is_some() && self.payloads != PayloadPolicy::All {
             return Err(Failure::unusable(format!(
@@ -315,14 +327,14 @@ impl Recording {
     }
 
     /// Refuses options with which the contents of memory would be left out later.
-    fn check_memory(&self) -> Result<(), Failure> {
+    fn check_memory(&self, option: &str) -> Result<(), Failure> {
         let other = match self.payloads {
             PayloadPolicy::All if self.max_size.is_none() => return Ok(()),
             PayloadPolicy::All => "--max-size".to_owned(),
             payloads => format!("--payloads {}", payloads.word()),
         };
         Err(Failure::unusable(format!(
-            "--memory keeps bytes that a replay puts back; {other} leaves them out: give one of the \
+            "{option} keeps bytes that a replay puts back; {other} leaves them out: give one of the \
              two"
         )))
     }

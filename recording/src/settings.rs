@@ -58,6 +58,7 @@ impl Settings<'_> {
                 let (time, bytes) = interval;
                 format!("{},{bytes}", time.as_millis()).into()
             }),
+            RecorderSetting::Deep => recording.deep.map(|every| every.to_string().into()),
             RecorderSetting::MaxSize => recording.max_size.map(|bytes| bytes.to_string().into()),
             RecorderSetting::WhenFull => Some(recording.when_full.word().into()),
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),

@@ -77,12 +77,28 @@ pub(super) struct FlightOptions {
         verbatim_doc_comment
     )]
     keep_budget: u64,
+    /// Of one launch in N, keep what its parameters point into, and digests of
+    /// that after the launch, which a replay compares. Calls of other threads
+    /// that change memory wait meanwhile.
+    #[arg(long, value_name = "1/N", value_parser = one_in, requires = "keep_last", verbatim_doc_comment)]
+    deep: Option<u64>,
+}
+
+fn one_in(text: &str) -> Result<u64, String> {
+    let every = text.strip_prefix("1/").and_then(|every| every.parse().ok());
+    let every = every.filter(|every| (1..=1 << 40).contains(every));
+    every.ok_or_else(|| format!("{text} is not a part such as 1/1000"))
 }
 
 impl FlightOptions {
     /// Whether only the last calls are wanted.
     pub(super) fn is_wanted(&self) -> bool {
         !self.keep_last.is_empty()
+    }
+
+    /// One launch in how many is looked at closely.
+    pub(super) fn deep(&self) -> Option<u64> {
+        self.deep
     }
 
     /// How often memory is to be read with `--memory`.

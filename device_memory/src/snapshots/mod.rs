@@ -10,7 +10,10 @@
 //! may wait for the program, so that nothing here waits for it without a limit.
 //!
 //! No lock is held during calls of the driver. Other threads wait at the gate.
+//!
+//! `deep` reads only what a launch can reach, and digests it after the launch.
 
+mod deep;
 mod gate;
 mod live;
 mod pieces;
@@ -25,6 +28,7 @@ use crate::own_memory;
 use crate::recorder::{Call, Recorder};
 use crate::step::SnapshotStep;
 use crate::work::Outcome;
+use deep::Deep;
 use gate::Gate;
 use live::{Live, Range};
 use pieces::{Divider, Held, LONGEST, Piece};
@@ -55,7 +59,10 @@ pub struct SnapshotInterval {
 /// The snapshots of a process.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    interval: SnapshotInterval,
+    /// `None`: no snapshots are taken.
+    interval: Option<SnapshotInterval>,
+    /// Launches whose inputs are noted.
+    deep: Option<Deep>,
     gate: Gate,
     live: Mutex<Live>,
     schedule: Mutex<Schedule>,
@@ -94,9 +101,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Snapshots {
-    pub(crate) fn new(interval: SnapshotInterval) -> Self {
+    /// With an interval, snapshots of all memory; of one launch in `deep` its inputs, unless that is
+    /// 0.
+    pub(crate) fn new(interval: Option<SnapshotInterval>, deep: u64) -> Self {
         Self {
             interval,
+            deep: (deep != 0).then(|| Deep::new(deep)),
             gate: Gate::default(),
             live: Mutex::default(),
             schedule: Mutex::default(),
@@ -111,7 +121,7 @@ impl Snapshots {
         if step == SnapshotStep::Nothing {
             return;
         }
-        if step == SnapshotStep::Works && self.is_due(recorder) {
+        if matches!(step, SnapshotStep::Works | SnapshotStep::Launches) && self.is_due(recorder) {
             match self.gate.close(thread) {
                 // One that began after the question above; none begins while the gate is closed.
                 Some(true) if recorder.is_any_captured() => {
@@ -120,6 +130,18 @@ impl Snapshots {
                 }
                 Some(true) => return,
                 Some(false) => self.failed(recorder, (memory_snapshot::BUSY, 0)),
+                None => {}
+            }
+        } else if step == SnapshotStep::Launches
+            && let Some(deep) = self.deep.as_ref().filter(|deep| deep.is_due(recorder))
+        {
+            match self.gate.close(thread) {
+                Some(true) if recorder.is_any_captured() => {
+                    self.gate.open(thread);
+                    return;
+                }
+                Some(true) => return deep.begin(thread),
+                Some(false) => deep.failed(recorder),
                 None => {}
             }
         }
@@ -132,7 +154,10 @@ impl Snapshots {
             return;
         }
         if self.gate.is_closed_by(thread) {
-            self.take(call.recorder, thread);
+            match self.deep_of(thread) {
+                Some(deep) => self.before_deep(deep, call, thread),
+                None => self.take(call.recorder, thread),
+            }
         }
         self.note_failure(call.recorder);
         match step {
@@ -147,14 +172,26 @@ impl Snapshots {
         lock(&self.live).begin_end(thread, context);
     }
 
+    /// What looks at a launch of that thread, for which the gate is closed.
+    fn deep_of(&self, thread: u64) -> Option<&Deep> {
+        self.deep.as_ref().filter(|deep| deep.is_of(thread))
+    }
+
+    fn open(&self, thread: u64) {
+        if let Some(deep) = self.deep_of(thread) {
+            deep.end();
+        }
+        self.gate.open(thread);
+    }
+
     /// A call that has arrived is left out of the recording. `leave` follows when it has returned.
     pub(crate) fn left_out(&self, thread: u64) {
-        self.gate.open(thread);
+        self.open(thread);
     }
 
     /// A call that has arrived has returned, or is not made.
     pub(crate) fn leave(&self, thread: u64) {
-        self.gate.open(thread);
+        self.open(thread);
         self.gate.leave(thread);
     }
 
@@ -171,6 +208,11 @@ impl Snapshots {
         }
         if call.has_succeeded {
             self.succeeded(call, step);
+        }
+        if step == SnapshotStep::Launches
+            && let Some(deep) = self.deep_of(thread)
+        {
+            self.after_deep(deep, call, thread);
         }
         self.leave(thread);
     }
@@ -191,6 +233,7 @@ impl Snapshots {
         match step {
             SnapshotStep::Nothing
             | SnapshotStep::Works
+            | SnapshotStep::Launches
             | SnapshotStep::Frees
             | SnapshotStep::Unloads
             | SnapshotStep::ChangesContext
@@ -255,7 +298,7 @@ impl Snapshots {
 
     /// Whether a snapshot is to be taken now.
     fn is_due(&self, recorder: &dyn Recorder) -> bool {
-        let Some(pauses) = recorder.pauses() else {
+        let (Some(pauses), Some(limits)) = (recorder.pauses(), self.interval) else {
             return false;
         };
         let schedule = lock(&self.schedule);
@@ -265,12 +308,8 @@ impl Snapshots {
         };
         let is_due = schedule.taken == 0
             || pauses != schedule.pauses
-            || has_passed(self.interval.nanoseconds, schedule.at, now)
-            || has_passed(
-                self.interval.bytes,
-                schedule.length,
-                recorder.trace_length(),
-            );
+            || has_passed(limits.nanoseconds, schedule.at, now)
+            || has_passed(limits.bytes, schedule.length, recorder.trace_length());
         is_due && now >= schedule.retry_at && !recorder.is_any_captured()
     }
 
@@ -345,30 +384,18 @@ impl Snapshots {
 
     /// Reads all memory, once all work is complete. The gate is closed.
     fn read_all(&self, recorder: &dyn Recorder) -> Result<Contents, Failed> {
-        let (contexts, ranges, is_registered) = {
+        let (contexts, ranges) = {
             let live = lock(&self.live);
             let contexts: Vec<u64> = live.contexts.iter().copied().collect();
-            (contexts, live.by_context(), live.staging_of.is_some())
+            (contexts, live.by_context())
         };
-        wait_for_all_work(recorder, &contexts)?;
-        let refused = (memory_snapshot::REFUSED, 0);
-        let staging = self.staging.get_or_init(|| own_memory::map(STAGING));
-        let Some(staging) = *staging else {
-            return Err(refused);
-        };
+        wait_for_all_work(recorder, &contexts, WORK)?;
         let mut contents = Contents::default();
         let Some(&first) = ranges.keys().next() else {
             return Ok(contents);
         };
-        // Page-locked memory is copied to at full speed; without, it is still copied to. It stays so:
-        // cuMemHostUnregister waits for the context, whose work may wait for this thread.
-        if !is_registered {
-            recorder.in_context(first, || {
-                if recorder.register(staging, STAGING).is_ok() {
-                    lock(&self.live).staging_of = Some(first);
-                }
-            });
-        }
+        let refused = (memory_snapshot::REFUSED, 0);
+        let staging = self.staging(recorder, first).ok_or(refused)?;
         for (context, ranges) in ranges {
             let mut known = 0;
             recorder.in_context(context, || known = read_ranges(recorder, &ranges, staging));
@@ -377,6 +404,21 @@ impl Snapshots {
             contents.left_out += all - known;
         }
         Ok(contents)
+    }
+
+    /// Where memory is copied to. `context` is one that exists.
+    fn staging(&self, recorder: &dyn Recorder, context: u64) -> Option<u64> {
+        let staging = (*self.staging.get_or_init(|| own_memory::map(STAGING)))?;
+        // Page-locked memory is copied to at full speed; without, it is still copied to. It stays so:
+        // cuMemHostUnregister waits for the context, whose work may wait for this thread.
+        if lock(&self.live).staging_of.is_none() {
+            recorder.in_context(context, || {
+                if recorder.register(staging, STAGING).is_ok() {
+                    lock(&self.live).staging_of = Some(context);
+                }
+            });
+        }
+        Some(staging)
     }
 }
 
@@ -389,8 +431,8 @@ fn is_captured(call: &Call<'_>) -> bool {
         && call.stream().is_none_or(is_captured)
 }
 
-/// Waits until the work of these contexts is complete, but not for long.
-fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Failed> {
+/// Waits until the work of these contexts is complete, but at most for so many nanoseconds.
+fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64], limit: u64) -> Result<(), Failed> {
     let mut events = Vec::with_capacity(contexts.len());
     let mut outcome: Outcome = Ok(());
     for &context in contexts {
@@ -402,7 +444,7 @@ fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Fa
             outcome = outcome.and(recorded);
         });
     }
-    let end = recorder.nanoseconds().saturating_add(WORK);
+    let end = recorder.nanoseconds().saturating_add(limit);
     let mut is_running = |&(context, event): &(u64, u64)| {
         let mut answer = Err(NOT_READY);
         recorder.in_context(context, || answer = recorder.ask_event(event));
@@ -432,20 +474,26 @@ fn read_ranges(recorder: &dyn Recorder, ranges: &[(u64, u64)], staging: u64) -> 
     let Ok(stream) = recorder.create_stream() else {
         return 0;
     };
-    let read = |&range: &(u64, u64)| read_range(recorder, range, staging, stream);
+    let read = |&(start, length): &(u64, u64)| {
+        let mut divider = Divider::default();
+        let mut put = |piece: Piece<'_>| note_piece(recorder, start, &piece);
+        let take = &mut |at, bytes: &[u8]| divider.add(at, bytes, &mut put);
+        let known = read_range(recorder, (start, length), (staging, stream), take);
+        divider.finish(&mut put);
+        known
+    };
     let known = ranges.iter().map(read).sum();
     recorder.destroy_stream(stream);
     known
 }
 
+/// Reads a range of memory through `staging`, a part at a time. Returns how many bytes could be read.
 fn read_range(
     recorder: &dyn Recorder,
     (start, length): (u64, u64),
-    staging: u64,
-    stream: u64,
+    (staging, stream): (u64, u64),
+    take: &mut dyn FnMut(u64, &[u8]),
 ) -> u64 {
-    let mut divider = Divider::default();
-    let mut put = |piece: Piece<'_>| note_piece(recorder, start, &piece);
     let mut at = 0;
     while at < length {
         let part = STAGING.min(length - at);
@@ -456,10 +504,9 @@ fn read_range(
         // SAFETY: the mapping has `STAGING` bytes and is never unmapped; the copy is complete, and
         // no other thread copies while the gate is closed.
         let bytes = unsafe { core::slice::from_raw_parts(staging as *const u8, part as usize) };
-        divider.add(at, bytes, &mut put);
+        take(at, bytes);
         at += part;
     }
-    divider.finish(&mut put);
     at.min(length)
 }
 
