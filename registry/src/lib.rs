@@ -6,6 +6,7 @@
 #![no_std]
 
 mod convention;
+mod effects;
 mod extent;
 mod family;
 #[macro_use]
@@ -113,49 +114,6 @@ impl Function {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn calls_that_change_no_state_make_and_end_nothing() {
-        for function in FUNCTIONS.iter() {
-            if !function.family.changes_no_state() {
-                continue;
-            }
-            let changes = |param: &Param| {
-                matches!(
-                    param.role,
-                    Role::Make(..) | Role::Find(..) | Role::FindMany(..) | Role::Destroy(_)
-                )
-            };
-            assert!(!function.params.iter().any(changes), "{}", function.name);
-        }
-        for (name, expected) in [
-            ("cuLaunchKernel", true),
-            ("cuLaunchKernelEx", true),
-            ("cuMemcpyHtoDAsync_v2", true),
-            ("cuMemsetD8_v2", true),
-            ("cuGraphLaunch", true),
-            ("cuStreamWaitEvent", true),
-            ("cuCtxSynchronize", true),
-            ("cuCtxGetCurrent", true),
-            ("cuPointerGetAttribute", true),
-            ("cuEventRecord", false),
-            ("cuMemAllocAsync", false),
-            ("cuModuleLoadData", false),
-            ("cuStreamBeginCapture_v2", false),
-            ("cuCtxSetCurrent", false),
-            ("cuFuncSetAttribute", false),
-            ("cuParamSetv", false),
-            ("cuLaunchHostFunc", false),
-            ("cuStreamWaitValue32_v2", false),
-        ] {
-            let family = function(name).map(|function| function.family);
-            assert_eq!(
-                family.map(Family::changes_no_state),
-                Some(expected),
-                "{name}"
-            );
-        }
-    }
 
     #[test]
     fn ids_names_and_positions_agree() {

@@ -53,11 +53,11 @@ def main():
     results.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("CUPY_CACHE_DIR", str(results / "cupy"))
     names = sys.argv[3:]
-    own = [f"clean/{source.stem}" for source in sorted((SOURCES / "clean").glob("*.c")) if is_played(source)]
+    own = [f"clean.{source.stem}" for source in sorted((SOURCES / "clean").glob("*.c")) if is_played(source)]
     programs, missing = real.chosen(own, package, results, lambda name: not names or any(word in name for word in names))
     lines, wrong = [], []
     for name, program in programs:
-        cells, problems = row(name.replace("/", "."), program, package / "cutape", results)
+        cells, problems = row(name, program, package / "cutape", results)
         lines.append(f"{name:28}" + "".join(f"{cells.get(column, '-')!s:>12}" for column in COLUMNS))
         print(lines[-1], file=sys.stderr, flush=True)
         wrong += [f"{name}: {problem}" for problem in problems]

@@ -13,6 +13,7 @@ from run import SOURCES, Ended
 
 THREADS = os.environ.get("THREADS", "8")
 ROUNDS = os.environ.get("ROUNDS", "1000")
+STEPS = os.environ.get("STEPS", "20")
 SAMPLES = 12
 # What may be so much more at the end than in the middle.
 GROWTH = 1.25
@@ -45,15 +46,16 @@ def main():
     options = sys.argv[4:] or ["--keep-last", "64MiB"]
     results.mkdir(parents=True, exist_ok=True)
     program, trace = results / "every_object", results / "soak.cutape"
+    trace.unlink(missing_ok=True)
     library = driver_library(package, results)
     source = SOURCES / "growing" / "every_object.c"
     include = ["-I", SOURCES, "-I", SOURCES / "include"]
     subprocess.run(["gcc", "-O1", *include, "-o", program, source, library, "-pthread"], check=True)
-    bare = Ended([program, "5", THREADS, ROUNDS], env=os.environ | {"LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"})
+    bare = Ended([program, "5", THREADS, ROUNDS, STEPS], env=os.environ | {"LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"})
     print("not recorded, 5 s:", bare.status, bare.message())
     chosen = ["--driver", "null"] if os.environ.get("DRIVER") == "null" else []
     command = [package / "cutape", "record", *chosen, *options, "-o", trace]
-    command += ["--", program, str(seconds), THREADS, ROUNDS]
+    command += ["--", program, str(seconds), THREADS, ROUNDS, STEPS]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     begin, rows = time.monotonic(), []
     print("seconds | program: MiB, descriptors, threads | recorder: the same | trace: MiB on disk, MiB long")

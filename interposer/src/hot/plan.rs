@@ -249,7 +249,7 @@ pub(crate) fn of(function: usize) -> &'static Plan {
 pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Plan {
     let mut plan = EMPTY;
     plan.family = function.family;
-    plan.changes_no_state = function.family.changes_no_state();
+    plan.changes_no_state = function.changes_no_state();
     add_arguments(&mut plan, function);
     add_roles(&mut plan, function);
     let [family_hooks, role_hooks] = hooks(&plan);
