@@ -330,6 +330,29 @@ fn deep_launches(folder: &Path) {
         // Other launches compute something else.
         assert_ne!(report["bytes_unknown"], 0, "{}", output.stdout);
     }
+    // An extracted launch has the inputs.
+    let opened = Trace::open(&last).unwrap();
+    let found = opened.calls().find_map(|call| {
+        let bytes = call.notes().find_map(|note| match note {
+            Note::Memory(_, _, snapshot) => Some(opened.resolve(snapshot?.bytes).unwrap().to_vec()),
+            _ => None,
+        });
+        Some((call.index.to_string(), bytes?))
+    });
+    let (launch, bytes) = found.unwrap();
+    let target = folder.join("launch");
+    let options: [&dyn AsRef<std::ffi::OsStr>; 7] = [
+        &"extract",
+        &"--driver",
+        &"null",
+        &"--launch",
+        &launch,
+        &last,
+        &target,
+    ];
+    run(&mut parts().cutape(&options)).assert_code(0);
+    let extracted = fs::read(target.join("memory.bin")).unwrap();
+    assert!(extracted.windows(bytes.len()).any(|part| part == bytes));
     // They would say what memory held.
     let target = folder.join("redacted.cutape");
     let options: [&dyn AsRef<std::ffi::OsStr>; 6] =
