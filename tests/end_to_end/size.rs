@@ -16,6 +16,7 @@ cutape_tests::tests![
     what_needs_no_room_is_kept,
     a_trace_stops_at_its_limit,
     little_space_is_said_in_time,
+    the_last_of_the_disk_is_for_calls,
 ];
 
 /// Bytes of the data file.
@@ -326,6 +327,49 @@ fn a_trace_stops_at_its_limit(folder: &Path) {
         output.assert_code(2);
         assert!(output.stderr.contains(why), "{}", output.describe());
     }
+}
+
+fn the_last_of_the_disk_is_for_calls(folder: &Path) -> Verdict {
+    let (place, path) = (folder.join("small"), folder.join("t.cutape"));
+    fs::create_dir(&place).unwrap();
+    let script = r#"mount -t tmpfs -o size=64m tmpfs "$1" || exit 99
+        "$2" record --driver null --no-pack -o "$1/t.cutape" -- "$3" 80; status=$?
+        cp "$1/t.cutape" "$4"; exit $status"#;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(&place)
+        .arg(&parts().cutape)
+        .arg(program(folder, "payloads"))
+        .arg(&path);
+    let output = run(&mut command);
+    if matches!(output.code(), Some(1 | 99)) {
+        return Verdict::Ignored("no right to mount a file system".to_owned());
+    }
+    output.assert_code(0);
+    let line = "the disk is nearly full: copied bytes for which there is no room are left out";
+    assert_eq!(
+        output.stderr.matches(line).count(),
+        1,
+        "{}",
+        output.describe()
+    );
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.verify(), []);
+    let shortfall = trace.shortfall().unwrap();
+    assert!(shortfall.lacks_payloads && !shortfall.lacks_calls);
+    assert!(
+        trace.has_all_calls() && shortfall.why.contains("No space"),
+        "{}",
+        shortfall.why
+    );
+    // 56 MiB hold about 28 rounds.
+    for function in ["cuMemcpyHtoD", "cuMemcpyDtoH"] {
+        let (here, left_out) = kept(&trace, function);
+        assert_eq!(here + left_out, ROUNDS, "{function}");
+        assert!((24..=28).contains(&here), "{function}: {here}");
+    }
+    Verdict::Passed
 }
 
 fn little_space_is_said_in_time(folder: &Path) -> Verdict {

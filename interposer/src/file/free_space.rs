@@ -1,7 +1,8 @@
-//! Says once, and in time, that the disk will be full.
+//! Says once, and in time, that the disk will be full, and keeps the last of it for calls.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::size_limit;
 use crate::hot::clock;
 use crate::process::log;
 
@@ -36,12 +37,15 @@ pub(super) fn look(descriptor: i32, length: u64) {
     // SAFETY: as above.
     if unsafe { libc::fstatvfs(descriptor, &raw mut status) } != 0 {
         NEXT.store(u64::MAX, Ordering::Relaxed);
+        size_limit::set_end_of_disk(None);
         return;
     }
     let free = status.f_bavail.saturating_mul(status.f_frsize);
     let step = APART.min(free / 2).max(1 << 20);
     NEXT.store(length.saturating_add(step), Ordering::Relaxed);
-    if !is_little(free, length) || IS_SAID.swap(true, Ordering::Relaxed) {
+    let is_little = is_little(free, length);
+    size_limit::set_end_of_disk(is_little.then(|| length.saturating_add(free)));
+    if !is_little || IS_SAID.swap(true, Ordering::Relaxed) {
         return;
     }
     let now = clock::nanoseconds(libc::CLOCK_MONOTONIC);

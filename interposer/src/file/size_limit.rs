@@ -1,6 +1,6 @@
 //! The limit on the size of a trace, and what is left out when it is nearly as long: first the bytes
 //! that go to devices, then those that come back, or first the longest payloads, so that there is room
-//! for calls.
+//! for calls. The same where the disk ends.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,6 +23,14 @@ static GRADUAL_FROM: AtomicU64 = AtomicU64::new(NONE);
 const PART_OF_ROOM: u64 = 16;
 /// One was too long for that.
 static IS_GRADUAL: AtomicBool = AtomicBool::new(false);
+
+/// Payloads are kept while the trace is not longer, because the disk ends soon; [`NONE`] while it does
+/// not.
+static DISK: Share = Share::new();
+/// So much of the disk is left for calls, or an eighth of what a trace can have there, if that is less.
+const FOR_CALLS: u64 = 64 << 20;
+/// All or nothing is recorded.
+static STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Payloads of a direction.
 struct Share {
@@ -59,10 +67,21 @@ pub(crate) fn configure(bytes: u64, when_full: WhenFull) {
         WhenFull::DropLargest => (part(7), part(7), part(4)),
         WhenFull::Stop => (NONE, NONE, NONE),
     };
+    STOPS.store(when_full == WhenFull::Stop, Ordering::Relaxed);
+    DISK.begin(NONE);
     TO_DEVICE.begin(to);
     FROM_DEVICE.begin(from);
     GRADUAL_FROM.store(gradual, Ordering::Relaxed);
     IS_GRADUAL.store(false, Ordering::Relaxed);
+}
+
+/// How long the trace can become on its disk, if it will be full soon.
+pub(super) fn set_end_of_disk(end: Option<u64>) {
+    let most = match end {
+        Some(end) if !STOPS.load(Ordering::Relaxed) => end - FOR_CALLS.min(end / 8),
+        _ => NONE,
+    };
+    DISK.most.store(most, Ordering::Relaxed);
 }
 
 /// Whether there is room for a payload of that length. From the first one on for which there is
@@ -74,12 +93,27 @@ pub(crate) fn has_room(direction: Direction, length: u64) -> bool {
         Direction::FromDevice => &FROM_DEVICE,
     };
     let most = share.most.load(Ordering::Relaxed);
-    most == NONE || has_room_below(most, share, direction, length)
+    let is_plenty = most == NONE && DISK.most.load(Ordering::Relaxed) == NONE;
+    is_plenty || has_room_below(most, share, direction, length)
 }
 
 #[cold]
 fn has_room_below(most: u64, share: &Share, direction: Direction, length: u64) -> bool {
     let end = trace_file::end();
+    // Shorter ones may still fit, and somebody may make room.
+    if end.saturating_add(length) > DISK.most.load(Ordering::Relaxed) {
+        if !DISK.is_over.swap(true, Ordering::Relaxed) {
+            trace_file::mark_incomplete(trace_file::Lacking::PayloadsByDisk);
+            log::line(&[
+                b"the disk is nearly full: copied bytes for which there is no room are left \
+                out from here on, calls are still recorded",
+            ]);
+        }
+        return false;
+    }
+    if most == NONE {
+        return true;
+    }
     let gradual_from = GRADUAL_FROM.load(Ordering::Relaxed);
     if gradual_from != NONE {
         let fits = fits(length, end, gradual_from, most);
