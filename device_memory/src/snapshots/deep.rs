@@ -7,12 +7,13 @@
 //! always, and it is tried again later: its work may wait for another call of the program.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use cutape_driver::digest::digest_of_piece;
 use cutape_format::layout::{DigestNote, DigestVoidNote, digest_reach, note_kind};
 
-use super::{Snapshots, lock, note_piece, pieces, read_range, wait_for_all_work};
+use super::memory::{Memory, lock, note_piece, read_range, wait_for_all_work};
+use super::pieces::{Divider, Piece};
 use crate::recorder::{Call, Recorder};
 
 /// Of longer memory, so many bytes from each address on are looked at.
@@ -67,7 +68,7 @@ impl Deep {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Counts a launch; whether it is to be looked at.
@@ -116,84 +117,41 @@ impl Deep {
         let most = self.every.saturating_mul(2).saturating_sub(1).max(1);
         state.left = 1 + state.random % most;
     }
-}
 
-impl Snapshots {
     /// Before the driver: notes what the memory holds that the launch's parameters point into. The
     /// gate is closed by this thread, and stays so if that was possible.
     #[cold]
-    pub(super) fn before_deep(&self, deep: &Deep, call: &Call<'_>, thread: u64) {
-        let ranges = self.inputs(call);
-        match ranges.filter(|ranges| self.read_inputs(call.recorder, ranges)) {
-            Some(ranges) => deep.lock().looked = Some((thread, ranges)),
+    pub(super) fn before(&self, memory: &Memory, call: &Call<'_>, thread: u64) {
+        let ranges = inputs(memory, call);
+        match ranges.filter(|ranges| read_inputs(memory, call.recorder, ranges)) {
+            Some(ranges) => self.lock().looked = Some((thread, ranges)),
             None => {
-                deep.end();
-                deep.failed(call.recorder);
-                self.gate.open(thread);
+                self.end();
+                self.failed(call.recorder);
+                memory.gate.open(thread);
             }
         }
     }
 
-    /// The memory; `None` if the parameters are not known, or work is not complete in time.
-    fn inputs(&self, call: &Call<'_>) -> Option<Ranges> {
-        let words = call.recorder.kernel_words()?;
-        let (contexts, ranges) = {
-            let live = lock(&self.live);
-            let contexts: Vec<u64> = live.contexts.iter().copied().collect();
-            (contexts, live.reached(&words, LONG))
-        };
-        wait_for_all_work(call.recorder, &contexts, WORK).ok()?;
-        Some(ranges)
-    }
-
-    /// Notes what they hold; whether all could be read.
-    fn read_inputs(&self, recorder: &dyn Recorder, ranges: &Ranges) -> bool {
-        let Some(&first) = ranges.keys().next() else {
-            return true;
-        };
-        let Some(staging) = self.staging(recorder, first) else {
-            return false;
-        };
-        // What was noted before a read fails is true, too.
-        let mut is_whole = true;
-        for (&context, ranges) in ranges {
-            recorder.in_context(context, || {
-                is_whole &= each(recorder, ranges, staging, |start, at, bytes| {
-                    let mut divider = pieces::Divider::default();
-                    let mut put = |piece: pieces::Piece<'_>| {
-                        let piece = pieces::Piece {
-                            at: piece.at + at,
-                            ..piece
-                        };
-                        note_piece(recorder, start, &piece);
-                    };
-                    divider.add(0, bytes, &mut put);
-                    divider.finish(&mut put);
-                });
-            });
-        }
-        is_whole
-    }
-
     /// After the driver: digests the memory, once the launch is complete, and opens the gate.
     #[cold]
-    pub(super) fn after_deep(&self, deep: &Deep, call: &Call<'_>, thread: u64) {
+    pub(super) fn after(&self, memory: &Memory, call: &Call<'_>, thread: u64) {
         let recorder = call.recorder;
-        let ranges = deep.end().filter(|_| call.has_succeeded);
-        let contexts: Vec<u64> = lock(&self.live).contexts.iter().copied().collect();
+        let ranges = self.end().filter(|_| call.has_succeeded);
+        let contexts: Vec<u64> = memory.live().contexts.iter().copied().collect();
         let ranges = ranges.filter(|_| wait_for_all_work(recorder, &contexts, WORK).is_ok());
         let Some(ranges) = ranges else {
-            deep.failed(recorder);
-            self.gate.open(thread);
+            self.failed(recorder);
+            memory.gate.open(thread);
             return;
         };
-        let first = deep.lock().next;
+        let first = self.lock().next;
         for (context, ranges) in &ranges {
-            self.digest(deep, recorder, *context, ranges);
+            self.digest(memory, recorder, *context, ranges);
         }
-        deep.succeeded();
-        let count = deep.lock().next - first;
-        if !self.gate.open(thread) && count != 0 {
+        self.succeeded();
+        let count = self.lock().next - first;
+        if !memory.gate.open(thread) && count != 0 {
             let void = DigestVoidNote { first, count };
             recorder.note(note_kind::DIGEST_VOID, &mut |record| {
                 record.put_encoded(void)
@@ -201,8 +159,14 @@ impl Snapshots {
         }
     }
 
-    fn digest(&self, deep: &Deep, recorder: &dyn Recorder, context: u64, ranges: &[(u64, u64)]) {
-        let Some(staging) = self.staging(recorder, context) else {
+    fn digest(
+        &self,
+        memory: &Memory,
+        recorder: &dyn Recorder,
+        context: u64,
+        ranges: &[(u64, u64)],
+    ) {
+        let Some(staging) = memory.staging(recorder, context) else {
             return;
         };
         let mut values = BTreeMap::<u64, u64>::new();
@@ -217,7 +181,7 @@ impl Snapshots {
             return;
         }
         let first = {
-            let mut state = deep.lock();
+            let mut state = self.lock();
             let first = state.next;
             state.next += ranges.len() as u64;
             first
@@ -244,6 +208,47 @@ impl Snapshots {
             Some(())
         });
     }
+}
+
+/// The memory; `None` if the parameters are not known, or work is not complete in time.
+fn inputs(memory: &Memory, call: &Call<'_>) -> Option<Ranges> {
+    let words = call.recorder.kernel_words()?;
+    let (contexts, ranges) = {
+        let live = memory.live();
+        let contexts: Vec<u64> = live.contexts.iter().copied().collect();
+        (contexts, live.reached(&words, LONG))
+    };
+    wait_for_all_work(call.recorder, &contexts, WORK).ok()?;
+    Some(ranges)
+}
+
+/// Notes what they hold; whether all could be read.
+fn read_inputs(memory: &Memory, recorder: &dyn Recorder, ranges: &Ranges) -> bool {
+    let Some(&first) = ranges.keys().next() else {
+        return true;
+    };
+    let Some(staging) = memory.staging(recorder, first) else {
+        return false;
+    };
+    // What was noted before a read fails is true, too.
+    let mut is_whole = true;
+    for (&context, ranges) in ranges {
+        recorder.in_context(context, || {
+            is_whole &= each(recorder, ranges, staging, |start, at, bytes| {
+                let mut divider = Divider::default();
+                let mut put = |piece: Piece<'_>| {
+                    let piece = Piece {
+                        at: piece.at + at,
+                        ..piece
+                    };
+                    note_piece(recorder, start, &piece);
+                };
+                divider.add(0, bytes, &mut put);
+                divider.finish(&mut put);
+            });
+        });
+    }
+    is_whole
 }
 
 /// Reads ranges of memory of the current context, a part at a time: start of the range, offset,

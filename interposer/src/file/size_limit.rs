@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cutape_registry::WhenFull;
 
-use super::trace_file;
+use super::{free_space, trace_file};
 use crate::hot::recording::Direction;
 use crate::process::log;
 
@@ -24,11 +24,8 @@ const PART_OF_ROOM: u64 = 16;
 /// One was too long for that.
 static IS_GRADUAL: AtomicBool = AtomicBool::new(false);
 
-/// Payloads are kept while the trace is not longer, because the disk ends soon; [`NONE`] while it does
-/// not.
-static DISK: Share = Share::new();
-/// So much of the disk is left for calls, or an eighth of what a trace can have there, if that is less.
-const FOR_CALLS: u64 = 64 << 20;
+/// One did not fit before the end of the disk.
+static IS_AT_DISK: AtomicBool = AtomicBool::new(false);
 /// All or nothing is recorded.
 static STOPS: AtomicBool = AtomicBool::new(false);
 
@@ -68,20 +65,11 @@ pub(crate) fn configure(bytes: u64, when_full: WhenFull) {
         WhenFull::Stop => (NONE, NONE, NONE),
     };
     STOPS.store(when_full == WhenFull::Stop, Ordering::Relaxed);
-    DISK.begin(NONE);
+    IS_AT_DISK.store(false, Ordering::Relaxed);
     TO_DEVICE.begin(to);
     FROM_DEVICE.begin(from);
     GRADUAL_FROM.store(gradual, Ordering::Relaxed);
     IS_GRADUAL.store(false, Ordering::Relaxed);
-}
-
-/// How long the trace can become on its disk, if it will be full soon.
-pub(super) fn set_end_of_disk(end: Option<u64>) {
-    let most = match end {
-        Some(end) if !STOPS.load(Ordering::Relaxed) => end - FOR_CALLS.min(end / 8),
-        _ => NONE,
-    };
-    DISK.most.store(most, Ordering::Relaxed);
 }
 
 /// Whether there is room for a payload of that length. From the first one on for which there is
@@ -93,7 +81,7 @@ pub(crate) fn has_room(direction: Direction, length: u64) -> bool {
         Direction::FromDevice => &FROM_DEVICE,
     };
     let most = share.most.load(Ordering::Relaxed);
-    let is_plenty = most == NONE && DISK.most.load(Ordering::Relaxed) == NONE;
+    let is_plenty = most == NONE && free_space::payloads_until() == NONE;
     is_plenty || has_room_below(most, share, direction, length)
 }
 
@@ -101,8 +89,9 @@ pub(crate) fn has_room(direction: Direction, length: u64) -> bool {
 fn has_room_below(most: u64, share: &Share, direction: Direction, length: u64) -> bool {
     let end = trace_file::end();
     // Shorter ones may still fit, and somebody may make room.
-    if end.saturating_add(length) > DISK.most.load(Ordering::Relaxed) {
-        if !DISK.is_over.swap(true, Ordering::Relaxed) {
+    let fits_on_disk = end.saturating_add(length) <= free_space::payloads_until();
+    if !fits_on_disk && !STOPS.load(Ordering::Relaxed) {
+        if !IS_AT_DISK.swap(true, Ordering::Relaxed) {
             trace_file::mark_incomplete(trace_file::Lacking::PayloadsByDisk);
             log::line(&[
                 b"the disk is nearly full: copied bytes for which there is no room are left \
