@@ -106,6 +106,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     arguments.recording.measures_cost = arguments.stats.is_some();
     arguments.recording.memory_interval = arguments.flight.snapshot_interval();
+    arguments.recording.deep = arguments.flight.deep();
     let session = cutape_recording::start(&arguments.recording, &arguments.program, trace)?;
     if arguments.verbose {
         let backend = session.backend();

@@ -173,7 +173,7 @@ impl Window {
     /// The calls whose snapshots of memory it has.
     fn snapshots(&self, trace: &Trace) -> Result<NeededSnapshots, Error> {
         let mut snapshots = NeededSnapshots::new();
-        if trace.may_have_memory_snapshots() {
+        if trace.may_have_memory_snapshots() || trace.has_deep_launches() {
             trace.walk().run(|call| {
                 if call.index >= self.start {
                     snapshots.push(call);

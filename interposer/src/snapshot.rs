@@ -215,13 +215,14 @@ pub(crate) fn payload(
     direction: Direction,
 ) -> Option<()> {
     let length = memory.length();
-    if direction.policy() == PayloadPolicy::None || !size_limit::has_room(direction, length) {
+    if direction.policy() == PayloadPolicy::None {
         return omitted(draft, position, field, length);
     }
     if length > INLINE_LIMIT as u64 {
-        // What comes from a device is in no file yet.
-        let may_be_in_file = direction == Direction::ToDevice;
-        return kept(draft, position, field, memory, may_be_in_file);
+        return kept(draft, position, field, memory, Some(direction));
+    }
+    if !size_limit::has_room(direction, length) {
+        return omitted(draft, position, field, length);
     }
     draft.put_snapshot(position, field, length as usize, |target| {
         let mut rest = target;
@@ -243,7 +244,7 @@ pub(crate) fn blob(
     field: u8,
     memory: &(impl Memory + ?Sized),
 ) -> Option<()> {
-    kept(draft, position, field, memory, false)
+    kept(draft, position, field, memory, None)
 }
 
 /// Bytes that are not in the record.
@@ -252,9 +253,9 @@ fn kept(
     position: u8,
     field: u8,
     memory: &(impl Memory + ?Sized),
-    may_be_in_file: bool,
+    payload: Option<Direction>,
 ) -> Option<()> {
-    match draft.thread.keep(memory, may_be_in_file) {
+    match draft.thread.keep(memory, payload) {
         Ok(Kept::Blob(BlobRef {
             position: at,
             length,
@@ -265,7 +266,7 @@ fn kept(
         }
         Ok(Kept::InFile(part)) => in_file(draft, position, field, &part.range()),
         Err(NotKept::Unreadable) => unreadable(draft, position, field),
-        Err(NotKept::Disk) => omitted(draft, position, field, memory.length()),
+        Err(NotKept::Disk | NotKept::NoRoom) => omitted(draft, position, field, memory.length()),
     }
 }
 

@@ -85,6 +85,7 @@ fn create_trace() -> u8 {
         settings.outputs_of_exchanges,
         settings.breadcrumbs,
         (settings.memory == MemoryContents::All).then_some(settings.memory_interval),
+        settings.deep,
     );
     awaited_roles::configure(settings.checks_sources);
     plan::prepare(overrides::hooks::bits, |function| {

@@ -73,6 +73,9 @@ settings! {
     /// After how many milliseconds, and after how many bytes of the trace, memory is recorded again:
     /// two numbers with a comma between them, 0 for never. Without it, never.
     MemoryInterval "MEMORY_INTERVAL";
+    /// Of one launch in so many, its inputs and digests of its outputs are recorded. Without it, of
+    /// none.
+    Deep "DEEP";
     /// The most bytes of the trace; without it, as many as there is room for.
     MaxSize "MAX_SIZE";
     /// What is left out when the trace is nearly as long: a [`WhenFull`].
@@ -181,6 +184,8 @@ words! {
     WhenFull {
         /// Payloads, later those that come back as well, then calls.
         DropPayloads "drop-payloads",
+        /// The longest payloads, then shorter ones, then calls.
+        DropLargest "drop-largest",
         /// Everything, at the limit.
         Stop "stop",
     }

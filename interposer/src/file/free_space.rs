@@ -1,4 +1,4 @@
-//! Says once, and in time, that the disk will be full.
+//! Says once, and in time, that the disk will be full, and keeps the last of it for calls.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,6 +12,9 @@ const LITTLE: u64 = 256 << 20;
 
 /// How long the trace is when the space is looked at again.
 static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
+/// So much of the disk is left for calls, or an eighth of what a trace can have there, if that is less.
+const FOR_CALLS: u64 = 64 << 20;
+static PAYLOADS_UNTIL: AtomicU64 = AtomicU64::new(u64::MAX);
 static STARTED: AtomicU64 = AtomicU64::new(0);
 static IS_SAID: AtomicBool = AtomicBool::new(false);
 
@@ -20,6 +23,12 @@ pub(super) fn begin(descriptor: i32, length: u64) {
     STARTED.store(clock::nanoseconds(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
     IS_SAID.store(false, Ordering::Relaxed);
     look(descriptor, length);
+}
+
+/// How long the trace may become by payloads, because the disk ends soon; `u64::MAX` while it does not.
+#[inline]
+pub(super) fn payloads_until() -> u64 {
+    PAYLOADS_UNTIL.load(Ordering::Relaxed)
 }
 
 /// Whether the space is to be looked at.
@@ -36,12 +45,21 @@ pub(super) fn look(descriptor: i32, length: u64) {
     // SAFETY: as above.
     if unsafe { libc::fstatvfs(descriptor, &raw mut status) } != 0 {
         NEXT.store(u64::MAX, Ordering::Relaxed);
+        PAYLOADS_UNTIL.store(u64::MAX, Ordering::Relaxed);
         return;
     }
     let free = status.f_bavail.saturating_mul(status.f_frsize);
     let step = APART.min(free / 2).max(1 << 20);
     NEXT.store(length.saturating_add(step), Ordering::Relaxed);
-    if !is_little(free, length) || IS_SAID.swap(true, Ordering::Relaxed) {
+    let is_little = is_little(free, length);
+    let end = length.saturating_add(free);
+    let most = if is_little {
+        end - FOR_CALLS.min(end / 8)
+    } else {
+        u64::MAX
+    };
+    PAYLOADS_UNTIL.store(most, Ordering::Relaxed);
+    if !is_little || IS_SAID.swap(true, Ordering::Relaxed) {
         return;
     }
     let now = clock::nanoseconds(libc::CLOCK_MONOTONIC);

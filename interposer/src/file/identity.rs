@@ -120,6 +120,9 @@ pub(crate) fn write_program(settings: &Settings) {
     if settings.memory != MemoryContents::None {
         pairs.put("memory", settings.memory.word());
     }
+    if settings.deep != 0 {
+        pairs.put("deep", settings.deep.to_string());
+    }
     pairs.put("stacks", settings.stacks.word());
     if let Some(secrets) = &settings.redact {
         pairs.put(REDACT, secrets.to_bytes());

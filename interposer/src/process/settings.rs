@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) breadcrumbs: u32,
     pub(crate) memory: MemoryContents,
     pub(crate) memory_interval: SnapshotInterval,
+    /// One launch in so many; 0: none.
+    pub(crate) deep: u64,
     pub(crate) checks_sources: bool,
     /// The most bytes of the trace; 0: no limit.
     pub(crate) max_size: u64,
@@ -75,6 +77,7 @@ impl Default for Settings {
             outputs_of_exchanges: 0,
             breadcrumbs: 0,
             memory: MemoryContents::None,
+            deep: 0,
             memory_interval: SnapshotInterval::default(),
             checks_sources: false,
             max_size: 0,
@@ -128,6 +131,7 @@ impl Settings {
                 self.memory = MemoryContents::from_word(word).unwrap_or(MemoryContents::None);
             }
             RecorderSetting::MemoryInterval => self.memory_interval = interval(word),
+            RecorderSetting::Deep => self.deep = number(word).unwrap_or(0),
             RecorderSetting::MaxSize => self.max_size = bytes(word),
             RecorderSetting::WhenFull => {
                 self.when_full = WhenFull::from_word(word).unwrap_or(WhenFull::Stop);

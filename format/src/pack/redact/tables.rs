@@ -5,12 +5,13 @@ use super::redactor::Redactor;
 use crate::layout::{Mapping, ResolvedAddress, Symbol};
 
 /// Facts that tell neither contents nor texts of the program.
-const HARMLESS: [&str; 26] = [
+const HARMLESS: [&str; 27] = [
     "payloads",
     "outputs",
     "outputs-of-exchanges",
     "breadcrumbs",
     "memory",
+    "deep",
     "digests",
     "stacks",
     "process",
