@@ -33,6 +33,11 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub host_memory: HostMemory,
+    /// Record for `play` what the program can see in memory that the device
+    /// writes without a copy: values that it polls, long ranges, managed
+    /// variables, memory of which only other memory has the address.
+    #[arg(long, verbatim_doc_comment)]
+    pub cassette: bool,
     /// Read the page-locked source of each asynchronous copy again when the
     /// copy is complete: `check` reports what the CPU overwrote too early.
     #[arg(long, verbatim_doc_comment)]
