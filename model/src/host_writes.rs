@@ -39,7 +39,7 @@ const MOST_RECENT: usize = 256;
 
 /// When the bytes had been read that a call found before the driver was called, in ticks, if several
 /// threads make calls (note LOOKED_BEFORE).
-fn looked_before(call: &Call<'_>) -> Option<Moment> {
+pub fn looked_before(call: &Call<'_>) -> Option<Moment> {
     call.notes().find_map(|note| match note {
         Note::LookedBefore(note) => Some(note.ticks),
         _ => None,
@@ -304,6 +304,11 @@ impl HostWrites {
     /// entered last.
     pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
         self.work.state.shared_around(address)
+    }
+
+    /// As [`HostWrites::shared_around`], with its object.
+    pub fn shared_at(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
+        self.work.state.shared_at(address)
     }
 
     /// The program may know from now on, by this call, that the work of a clock is complete.

@@ -1,12 +1,14 @@
 //! The recording that answers the calls of this process: `CUTAPE_NULL_PLAY`.
 
+use std::cell::Cell;
 use std::sync::LazyLock;
 
-use cutape_play::{Player, Turn};
+use cutape_play::{CallId, Player, Turn};
 use cutape_registry::Function;
 
 use crate::call::answer::CUresult;
 use crate::call::argument::WORDS;
+use crate::object::memory::Segment;
 use crate::settings;
 
 static PLAYER: LazyLock<Option<Player>> = LazyLock::new(|| {
@@ -17,6 +19,41 @@ static PLAYER: LazyLock<Option<Player>> = LazyLock::new(|| {
         unsafe { libc::_exit(2) }
     })
 });
+
+thread_local! {
+    static CALL: Cell<Option<CallId>> = const { Cell::new(None) };
+}
+
+/// The recorded call that this thread is making, if it is played: its work gets what the device
+/// computed from there.
+pub(crate) fn call() -> Option<CallId> {
+    CALL.get()
+}
+
+/// The work of a call copies to an address of the program's memory now.
+pub(crate) fn deliver(call: CallId, address: u64) {
+    if let Some(player) = player() {
+        player.deliver(call, address);
+    }
+}
+
+/// The work of a call calls a function of the program now, or writes a value.
+pub(crate) fn show(call: Option<CallId>) {
+    if let (Some(call), Some(player)) = (call, player()) {
+        player.show(call);
+    }
+}
+
+/// Work has written there.
+pub(crate) fn wrote(target: &[Segment]) {
+    let shared = || target.iter().filter(|segment| segment.is_shared);
+    if shared().next().is_some()
+        && is_playing()
+        && let Some(player) = player()
+    {
+        shared().for_each(|segment| player.wrote(segment.bytes, segment.size));
+    }
+}
 
 fn player() -> Option<&'static Player> {
     PLAYER.as_ref().filter(|player| player.is_of_this_process())
@@ -42,7 +79,9 @@ pub(crate) fn answer(
     match player.before(function, words) {
         Turn::Return(code) => CUresult(code as u32),
         Turn::Make(begun) => {
+            CALL.set(begun.call());
             let code = make();
+            CALL.set(None);
             CUresult(player.after(begun, function, words, code.0 as i32) as u32)
         }
     }

@@ -30,13 +30,15 @@ mod mismatch;
 mod outcome;
 mod player;
 mod query;
+mod recorded_memory;
 mod rows;
+mod seen;
 mod state;
 mod threads;
 mod unset;
 mod values;
 
 pub use outcome::{Outcome, effects};
-pub use player::{Options, Player, Turn};
+pub use player::{CallId, Options, Player, Turn};
 pub use state::OnMismatch;
 pub use unset::{add_unset, read_unset, unset_text};

@@ -48,6 +48,35 @@ pub struct Begun {
     what: What,
 }
 
+/// A recorded call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallId {
+    pub(crate) index: u64,
+    pub(crate) thread: u32,
+    /// Its position among the calls of the thread.
+    pub(crate) number: u64,
+}
+
+impl Begun {
+    /// The recorded call with an effect that the program makes.
+    pub fn call(&self) -> Option<CallId> {
+        let What::Effect(effect) = &self.what else {
+            return None;
+        };
+        let &Call {
+            index,
+            thread,
+            number,
+            ..
+        } = &effect.recorded;
+        Some(CallId {
+            index,
+            thread,
+            number,
+        })
+    }
+}
+
 #[derive(Debug)]
 enum What {
     /// The driver's answer counts.
@@ -170,7 +199,7 @@ impl Player {
                 learns_unset: options.learns_unset,
                 threads,
                 kernels,
-                copies: Copies::default(),
+                copies: Copies::of(trace),
                 slots: Vec::new(),
                 outcome,
                 played: 0,
@@ -247,7 +276,8 @@ impl Player {
             .map(|thread| thread.take_unseen())
             .unwrap_or_default()
         {
-            self.see_notes(state, thread, &call);
+            self.begin_memory(state, thread, &call);
+            self.see_memory(state, thread, &call);
         }
         let result = recorded.leave.map(|leave| leave.result);
         let mut effect = Box::new(Effect {
@@ -266,6 +296,7 @@ impl Player {
                 Turn::Make(Begun { what: What::Own })
             }
             Some(0) => {
+                self.begin_memory(state, thread, &effect.recorded);
                 // Before another thread gets the handle or the address again.
                 if ends_object(live.function) {
                     effect.made.returned(0);
@@ -290,7 +321,8 @@ impl Player {
             && let Some(own) = state.threads.all.get_mut(thread)
             && own.sees(call)
         {
-            self.see_notes(state, thread, call);
+            self.begin_memory(state, thread, call);
+            self.see_memory(state, thread, call);
         }
         match answer.as_ref().and_then(|call| call.leave) {
             Some(leave) if leave.result != 0 => Turn::Return(leave.result),
@@ -353,15 +385,6 @@ impl Player {
                 give_cubin(function, recorded, &live.arguments(), state.trace);
                 live.add_outputs(&mut effect.made, recorded, 0);
                 state.write_values(live, recorded);
-                let State {
-                    copies,
-                    trace,
-                    comparison,
-                    ..
-                } = &mut *state;
-                if let Err(missing) = copies.returned((trace, comparison), function, recorded) {
-                    self.lack(&mut state, missing, thread, recorded);
-                }
                 let code = recorded.result().unwrap_or(result);
                 self.conclude(&mut state, *effect);
                 code
@@ -376,7 +399,7 @@ impl Player {
         let Effect {
             thread, recorded, ..
         } = effect;
-        self.see_notes(state, thread, &recorded);
+        self.see_memory(state, thread, &recorded);
         let State {
             threads,
             comparison,
@@ -395,15 +418,66 @@ impl Player {
         state.outcome.set(played, left);
     }
 
-    fn see_notes(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+    /// Host memory before a call of the program.
+    fn begin_memory(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+        let State {
+            copies, comparison, ..
+        } = &mut *state;
+        let begun = known(recorded).map(|function| copies.begin(comparison, function, recorded));
+        if let Some(Err(missing)) = begun {
+            self.lack(state, missing, thread, recorded);
+        }
+    }
+
+    /// Host memory after it.
+    fn see_memory(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
         let State {
             copies,
             trace,
             comparison,
             ..
         } = &mut *state;
-        if let Err(missing) = copies.notes((trace, comparison), recorded) {
+        let seen = known(recorded)
+            .map(|function| copies.returned((trace, comparison), function, recorded));
+        if let Some(Err(missing)) = seen {
             self.lack(state, missing, thread, recorded);
+        }
+    }
+
+    /// The work of a call copies to an address of the program's memory now: brings the recorded bytes.
+    pub fn deliver(&self, call: CallId, address: u64) {
+        let mut state = self.lock();
+        let State { copies, trace, .. } = &mut *state;
+        let delivered = copies.deliver(trace, call, address);
+        self.check_memory(&mut state, call, delivered);
+    }
+
+    /// Before the work of a call calls a function of the program, or writes a value that the program
+    /// can poll: brings what the device has written before that.
+    pub fn show(&self, call: CallId) {
+        let mut state = self.lock();
+        let State {
+            copies,
+            trace,
+            comparison,
+            ..
+        } = &mut *state;
+        let shown = copies.show((trace, comparison), call.index);
+        self.check_memory(&mut state, call, shown);
+    }
+
+    /// Work of the driver has written memory, which may be the program's.
+    pub fn wrote(&self, address: u64, length: u64) {
+        self.lock().copies.wrote(address, length);
+    }
+
+    fn check_memory(&self, state: &mut State, call: CallId, result: Result<(), MissingBytes>) {
+        let Err(missing) = result else { return };
+        let thread = call.thread as usize;
+        let of_thread = state.threads.all.get(thread);
+        let recorded = of_thread.and_then(|thread| thread.with_index(call.index).cloned());
+        if let Some(recorded) = recorded {
+            self.lack(state, missing, thread, &recorded);
         }
     }
 

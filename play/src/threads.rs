@@ -144,6 +144,11 @@ impl<'t> Thread<'t> {
         self.pass_queries(comparison);
     }
 
+    /// The call with that index.
+    pub(crate) fn with_index(&self, index: u64) -> Option<&Call<'t>> {
+        self.calls.iter().find(|call| call.index == index)
+    }
+
     /// All calls with an effect.
     pub(crate) fn all_effects(&self) -> impl Iterator<Item = &Call<'t>> {
         self.calls.iter().filter(|call| has_effect(call))
