@@ -311,6 +311,15 @@ impl HostWrites {
         self.work.state.shared_at(address)
     }
 
+    /// The memory around an address that the recorder found in memory which host and device share: as
+    /// [`HostWrites::shared_at`], or a managed variable.
+    pub fn noted_at(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
+        let state = &self.work.state;
+        state
+            .shared_at(address)
+            .or_else(|| state.memory_around(address))
+    }
+
     /// The program may know from now on, by this call, that the work of a clock is complete.
     fn may_know(&mut self, call: u64, now: Moment, clock: &Clock) {
         let program = self.work.order.stream(PROGRAM, 0, StreamKind::NonBlocking);

@@ -6,6 +6,8 @@
 //! program has written, comes at the call that proved the work complete; and before a host function,
 //! or a value that the program can poll, if that may tell the program of the work.
 
+use std::ops::Range;
+
 use cutape_diff::OneByOne;
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
@@ -14,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::host_pointers::HostPointers;
 use crate::player::CallId;
-use crate::recorded_memory::{Look, RecordedMemory};
+use crate::recorded_memory::{Look, LookTime, RecordedMemory};
 use crate::rows::{Copied, written_by};
 use crate::seen::Seen;
 use crate::values::{MissingBytes, write_rows};
@@ -104,7 +106,7 @@ impl Copies {
         recorded: &Call<'static>,
     ) -> Result<(), MissingBytes> {
         for look in self.recorded.looks(recorded.index) {
-            if !look.is_after
+            if look.time == LookTime::Before
                 && let Some(live) = self.live(comparison, recorded.index, look.address)
             {
                 self.seen.look(look, live);
@@ -179,9 +181,39 @@ impl Copies {
     ) -> Result<(), MissingBytes> {
         for (at, look) in self.recorded.shown(call) {
             let live = self.target(comparison, at, look.address)?;
-            put(&mut self.seen, trace, look, live)?;
+            put(&mut self.seen, trace, (look, &look.changed), live)?;
         }
         Ok(())
+    }
+
+    /// Whether there is anything for [`Copies::show_polled`].
+    pub(crate) fn has_polled(&self) -> bool {
+        self.recorded.has_polled()
+    }
+
+    /// Puts what work in flight had written before a call, if the program has not seen it: with `all`,
+    /// also what the program has more likely written. What cannot be put is left out.
+    pub(crate) fn show_polled(
+        &mut self,
+        (trace, comparison): (&Trace, &OneByOne<'_>),
+        call: u64,
+        all: bool,
+    ) {
+        for &position in self.recorded.polled(call) {
+            let Some(look) = self.recorded.looks(call).get(position) else {
+                continue;
+            };
+            let Some(live) = self.live(comparison, call, look.address) else {
+                continue;
+            };
+            let _ = put(&mut self.seen, trace, (look, &look.changed), live);
+            if all {
+                let _ = put(&mut self.seen, trace, (look, &look.again), live);
+            }
+        }
+        if all {
+            self.recorded.end_polled(call);
+        }
     }
 
     /// A recorded call has returned that the program makes: what the device wrote by then.
@@ -200,9 +232,9 @@ impl Copies {
             self.show((trace, comparison), recorded.index)?;
         }
         for look in self.recorded.looks(recorded.index) {
-            if look.is_after {
+            if look.time == LookTime::After {
                 let live = self.target(comparison, recorded.index, look.address)?;
-                put(&mut self.seen, trace, look, live)?;
+                put(&mut self.seen, trace, (look, &look.changed), live)?;
             }
         }
         if recorded.has_notes() {
@@ -229,13 +261,19 @@ impl Copies {
     }
 }
 
-fn put(seen: &mut Seen, trace: &Trace, look: &Look, live: u64) -> Result<(), MissingBytes> {
-    if look.changed.is_empty() {
+/// Puts words of a look that the program has not written.
+fn put(
+    seen: &mut Seen,
+    trace: &Trace,
+    (look, words): (&Look, &[Range<usize>]),
+    live: u64,
+) -> Result<(), MissingBytes> {
+    if words.is_empty() {
         return Ok(());
     }
     let bytes = trace.resolve(look.bytes.bytes);
     let bytes = bytes.map_err(|damage| MissingBytes(damage.what.clone()))?;
-    match seen.put(look, live, &bytes) {
+    match seen.put((look, words), live, &bytes) {
         true => Ok(()),
         false => Err(MissingBytes(format!(
             "the program's memory at {live:#x} cannot be written"

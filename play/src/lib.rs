@@ -29,6 +29,7 @@ mod memory;
 mod mismatch;
 mod outcome;
 mod player;
+mod polled;
 mod query;
 mod recorded_memory;
 mod rows;

@@ -212,7 +212,7 @@ impl Player {
         self.process == std::process::id()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -231,6 +231,10 @@ impl Player {
                 let mut looks = 0;
                 loop {
                     let thread = state.thread();
+                    if let Some(thread) = thread {
+                        // The call may read it.
+                        state.show_polled(thread);
+                    }
                     match state.find(thread, live, self.on_mismatch) {
                         Ok(found) => {
                             state.set_thread(found.0);
@@ -315,12 +319,17 @@ impl Player {
     }
 
     fn begin_query(&self, state: &mut State, live: LiveCall<'_>, sort: Sort) -> Turn {
+        let own = state.thread();
+        if let Some(own) = own.and_then(|thread| state.threads.all.get_mut(thread)) {
+            own.asked += 1;
+        }
         let answer = state.answer(live, sort);
         if let Some(call) = &answer
             && let Some(thread) = state.thread()
             && let Some(own) = state.threads.all.get_mut(thread)
             && own.sees(call)
         {
+            state.show_before(call.index, true);
             self.begin_memory(state, thread, call);
             self.see_memory(state, thread, call);
         }

@@ -13,12 +13,22 @@ use crate::threads::known;
 /// The unit in which it is decided who has written memory, in bytes.
 const WORD: u64 = 8;
 
+/// When the recorder looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookTime {
+    /// Before the call; what has changed counts as the program's.
+    Before,
+    /// Before the call; work in flight may have written it.
+    InFlight,
+    /// After the call, which waited for the work.
+    After,
+}
+
 /// What the recorder found in memory that host and device share.
 pub(crate) struct Look {
     /// Where.
     pub(crate) address: u64,
-    /// After the call.
-    pub(crate) is_after: bool,
+    pub(crate) time: LookTime,
     /// The allocation.
     pub(crate) around: Range<u64>,
     pub(crate) memory: ObjectId,
@@ -26,6 +36,11 @@ pub(crate) struct Look {
     /// The words that were others when the recorder had looked there before, as offsets from the
     /// address.
     pub(crate) changed: Vec<Range<usize>>,
+    /// Those of a look at work in flight that had changed before while the same work was the last that
+    /// could write there: more likely the program has written them since.
+    pub(crate) again: Vec<Range<usize>>,
+    /// The last call before it whose work may write there, while it is in flight.
+    writer: Option<u64>,
 }
 
 /// A look: its call, and its position there.
@@ -35,7 +50,11 @@ type At = (u64, usize);
 fn words(address: u64, length: u64) -> impl Iterator<Item = Range<usize>> {
     let first = address / WORD;
     let end = address.saturating_add(length).div_ceil(WORD);
-    let offset = move |word: u64| word.saturating_mul(WORD).saturating_sub(address).min(length);
+    let offset = move |word: u64| {
+        word.saturating_mul(WORD)
+            .saturating_sub(address)
+            .min(length)
+    };
     (first..end).map(move |word| offset(word) as usize..offset(word + 1) as usize)
 }
 
@@ -49,6 +68,9 @@ pub(crate) struct RecordedMemory {
     /// By call that may have told the program that work is complete, without proving it: the looks
     /// that show what the work has written, each by call and position.
     shown: FxHashMap<u64, Vec<At>>,
+    /// By call: positions of the looks before it that may show work in flight, and that the program has
+    /// not seen.
+    polled: FxHashMap<u64, Vec<usize>>,
     /// Calls that read host memory which pending work may write.
     readers_of_pending: FxHashSet<u64>,
 }
@@ -104,7 +126,10 @@ impl RecordedMemory {
                 Note::HostChanged(note, snapshot) => {
                     let length = snapshot.bytes.length().unwrap_or(0);
                     let bytes = note.address..note.address.saturating_add(length);
-                    let is_after = note.is_after != 0;
+                    let time = match note.is_after {
+                        0 => LookTime::Before,
+                        _ => LookTime::After,
+                    };
                     let looks = self.looks.entry(call.index).or_default();
                     let at = (call.index, looks.len());
                     let pending = writes.pending_for(call, &bytes).into_iter();
@@ -114,18 +139,63 @@ impl RecordedMemory {
                             shown.push(at);
                         }
                     }
-                    let Some((around, memory)) = writes.shared_at(note.address) else {
+                    let Some((around, memory)) = writes.noted_at(note.address) else {
                         continue;
                     };
                     looks.push(Look {
                         address: note.address,
-                        is_after,
+                        time,
                         around,
                         memory,
                         bytes: snapshot,
                         changed: Vec::new(),
+                        again: Vec::new(),
+                        writer: None,
                     });
-                    times.push((if is_after { looked } else { looked_before }, at));
+                    times.push((
+                        if note.is_after != 0 {
+                            looked
+                        } else {
+                            looked_before
+                        },
+                        at,
+                    ));
+                }
+                Note::HostSeen(note, snapshot) => {
+                    let Some((around, memory)) = writes.noted_at(note.address) else {
+                        continue;
+                    };
+                    let length = snapshot.bytes.length().unwrap_or(0);
+                    let bytes = note.address..note.address.saturating_add(length);
+                    let pending = writes.pending_for(call, &bytes).into_iter();
+                    let pending = pending.map(|write| write.call);
+                    let looks = self.looks.entry(call.index).or_default();
+                    let at = (call.index, looks.len());
+                    let time = match note.is_after {
+                        0 => LookTime::InFlight,
+                        _ => LookTime::After,
+                    };
+                    if time == LookTime::InFlight {
+                        self.polled.entry(call.index).or_default().push(at.1);
+                    }
+                    looks.push(Look {
+                        address: note.address,
+                        time,
+                        around,
+                        memory,
+                        bytes: snapshot,
+                        changed: Vec::new(),
+                        again: Vec::new(),
+                        writer: pending.filter(|&other| other < call.index).max(),
+                    });
+                    times.push((
+                        if note.is_after != 0 {
+                            looked
+                        } else {
+                            call.ticks
+                        },
+                        at,
+                    ));
                 }
                 _ => {}
             }
@@ -135,6 +205,8 @@ impl RecordedMemory {
     /// Finds what has changed between looks, which come in their order.
     fn find_changes(&mut self, trace: &Trace, looks: impl Iterator<Item = At>) {
         let mut contents: FxHashMap<ObjectId, Vec<u8>> = FxHashMap::default();
+        // By allocation and word: the last work that could write it when it had changed.
+        let mut writers: FxHashMap<(ObjectId, usize), u64> = FxHashMap::default();
         for (call, position) in looks {
             let look = self.looks.get_mut(&call);
             let Some(look) = look.and_then(|looks| looks.get_mut(position)) else {
@@ -151,9 +223,20 @@ impl RecordedMemory {
             let content = contents.entry(look.memory).or_insert_with(|| vec![0; size]);
             let start = look.address.saturating_sub(look.around.start) as usize;
             if let Some(old) = content.get_mut(start..start.saturating_add(bytes.len())) {
-                let is_changed = |word: &Range<usize>| old.get(word.clone()) != bytes.get(word.clone());
+                let is_changed =
+                    |word: &Range<usize>| old.get(word.clone()) != bytes.get(word.clone());
                 look.changed = words.filter(is_changed).collect();
                 old.copy_from_slice(&bytes);
+                if let Some(writer) = look.writer {
+                    let memory = look.memory;
+                    let mut is_first = |word: &Range<usize>| {
+                        writers.insert((memory, start + word.start), writer) != Some(writer)
+                    };
+                    look.again = look
+                        .changed
+                        .extract_if(.., |word| !is_first(word))
+                        .collect();
+                }
             }
         }
     }
@@ -161,6 +244,21 @@ impl RecordedMemory {
     /// What the recorder found at a call.
     pub(crate) fn looks(&self, call: u64) -> &[Look] {
         self.looks.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there is anything for [`RecordedMemory::take_polled`].
+    pub(crate) fn has_polled(&self) -> bool {
+        !self.polled.is_empty()
+    }
+
+    /// The positions of the looks before a call that may show work in flight.
+    pub(crate) fn polled(&self, call: u64) -> &[usize] {
+        self.polled.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// The program has seen them.
+    pub(crate) fn end_polled(&mut self, call: u64) {
+        self.polled.remove(&call);
     }
 
     /// What shows the work that a call may have told the program is complete, by call.

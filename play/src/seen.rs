@@ -24,7 +24,11 @@ impl Seen {
     fn content(&mut self, look: &Look, live: u64) -> Option<&mut Content> {
         let start = live.checked_sub(look.address.checked_sub(look.around.start)?)?;
         let length = look.around.end.checked_sub(look.around.start)?;
-        if self.0.get(&look.memory).is_none_or(|known| known.start != start) {
+        if self
+            .0
+            .get(&look.memory)
+            .is_none_or(|known| known.start != start)
+        {
             // An earlier allocation there has ended.
             self.0.retain(|_, known| !overlaps(known, start, length));
             let bytes = memory::read(start, length as usize)?;
@@ -41,20 +45,26 @@ impl Seen {
         }
     }
 
-    /// Puts what the device has written by that look, which is what has changed there and the program
-    /// has not written; false if some of it cannot be written.
-    pub(crate) fn put(&mut self, look: &Look, live: u64, bytes: &[u8]) -> bool {
+    /// Puts words that the device has written by that look, which are those of it that have changed and
+    /// that the program has not written; false if some of it cannot be written.
+    pub(crate) fn put(
+        &mut self,
+        (look, words): (&Look, &[Range<usize>]),
+        live: u64,
+        bytes: &[u8],
+    ) -> bool {
         let Some(content) = self.content(look, live) else {
-            return look.changed.is_empty();
+            return words.is_empty();
         };
         let Some(now) = memory::read(live, bytes.len()) else {
-            return look.changed.is_empty();
+            return words.is_empty();
         };
         let offset = live.wrapping_sub(content.start) as usize;
         let known = content.bytes.get(offset..).unwrap_or_default();
-        let is_unchanged = |word: &&Range<usize>| now.get((*word).clone()) == known.get((*word).clone());
+        let is_unchanged =
+            |word: &&Range<usize>| now.get((*word).clone()) == known.get((*word).clone());
         let mut is_put = true;
-        for word in look.changed.iter().filter(is_unchanged) {
+        for word in words.iter().filter(is_unchanged) {
             if let Some(part) = bytes.get(word.clone()) {
                 is_put &= memory::write(live.wrapping_add(word.start as u64), part);
             }

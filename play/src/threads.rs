@@ -22,6 +22,8 @@ pub(crate) struct Thread<'t> {
     queries: FxHashMap<u64, VecDeque<usize>>,
     /// Those of them with notes that the program has not seen.
     unseen: Vec<usize>,
+    /// How many calls the program has made here that only ask.
+    pub(crate) asked: u64,
     /// A thread of the program makes its calls.
     pub(crate) is_taken: bool,
     /// The driver is at work on its next call.
@@ -186,6 +188,18 @@ impl<'t> Thread<'t> {
             }
             self.next += 1;
         }
+    }
+
+    /// As [`Thread::take_unseen`]; they stay unseen.
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = &Call<'t>> {
+        self.unseen.iter().filter_map(|&at| self.calls.get(at))
+    }
+
+    /// When the last recorded call before the next one had returned; 0 if there is none.
+    pub(crate) fn last_left(&self) -> u64 {
+        let last = self.next.checked_sub(1).and_then(|at| self.calls.get(at));
+        let leave = last.and_then(|call| call.leave);
+        leave.map_or(0, |leave| leave.ticks)
     }
 
     /// The calls that were passed and whose notes the program has not seen.

@@ -430,13 +430,13 @@ impl Table {
             };
             // The shadow's bytes: the memory may be written meanwhile.
             let bytes = Rows::flat(shadow.as_ptr() as u64 + at as u64, length as u64);
+            if was_written && length != 0 && seen::is_long(range.length) {
+                seen::note(thread, note, &bytes);
+            }
             thread.note(note_kind::HOST_CHANGED, |draft| {
                 draft.put_encoded(note)?;
                 snapshot::payload(draft, 0, field::POINTEE, &bytes, Direction::ToDevice)
             });
-            if was_written && length != 0 && seen::is_long(range.length) {
-                seen::note(thread, note, &bytes);
-            }
         }
         if !is_whole {
             self.is_changed = true;
