@@ -245,6 +245,11 @@ impl HostWrites {
         found.chain(overlapping).collect()
     }
 
+    /// Whether work that may write host memory may be in flight, as far as calls have shown.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// What calls in progress enqueue, or do before they return.
     fn in_progress(&self) -> impl Iterator<Item = &PendingWrite> {
         let calls = self.returned.values();

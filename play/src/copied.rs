@@ -186,9 +186,14 @@ impl Copies {
         Ok(())
     }
 
-    /// Whether there is anything for [`Copies::show_polled`].
+    /// As [`RecordedMemory::has_polled`].
     pub(crate) fn has_polled(&self) -> bool {
         self.recorded.has_polled()
+    }
+
+    /// As [`RecordedMemory::may_poll`].
+    pub(crate) fn may_poll(&self, call: u64) -> bool {
+        self.recorded.may_poll(call)
     }
 
     /// Puts what work in flight had written before a call, if the program has not seen it: with `all`,

@@ -5,6 +5,7 @@
 //! the next recorded call of all that the program has not made keeps being the next one. What the
 //! recorder found before that call is put then: all calls before it have been played.
 
+use std::io::Write;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 const FEWEST_LOOKS: u64 = 20;
 /// A program that computed for long before the call gets as many looks more, at most.
 const MOST_LOOKS: u64 = 2000;
+
+/// After so many looks more, a line says what the program may wait for.
+const LOOKS_UNTIL_ADVICE: u64 = 5_000;
 
 /// Where the program is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,7 +115,29 @@ impl Player {
         if *count == looks || *count == 2 * looks {
             state.show_first(place.call, *count > looks);
         }
+        if *count == looks + LOOKS_UNTIL_ADVICE && state.copies.may_poll(place.call) {
+            advise(&state, place.call);
+        }
     }
+}
+
+/// Says what a program may wait for that makes no call.
+fn advise(state: &State, call: u64) {
+    let first = state.threads.all.iter().filter_map(|thread| thread.next());
+    let name = first
+        .filter(|next| next.index == call)
+        .map(|next| &*next.signature.name);
+    let advice = match state.trace.meta_value("cassette") {
+        Some(_) => "what it changes back before that call is in no recording",
+        None => "record it with --cassette",
+    };
+    let line = format!(
+        "cutape: the program does not make the recorded call {call}, {}; if it polls memory that the \
+         device writes, {advice}\n",
+        name.collect::<String>()
+    );
+    // The program must not go on because stderr is full.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 fn begin(player: &'static Player) {

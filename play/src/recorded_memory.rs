@@ -71,6 +71,9 @@ pub(crate) struct RecordedMemory {
     /// By call: positions of the looks before it that may show work in flight, and that the program has
     /// not seen.
     polled: FxHashMap<u64, Vec<usize>>,
+    /// Calls before which the program may poll, in ascending order: work is in flight that may write host
+    /// memory.
+    after_work: Vec<u64>,
     /// Calls that read host memory which pending work may write.
     readers_of_pending: FxHashSet<u64>,
 }
@@ -83,6 +86,9 @@ impl RecordedMemory {
         let mut times = Vec::new();
         for call in trace.calls() {
             writes.enter(&call);
+            if writes.has_pending() {
+                found.after_work.push(call.index);
+            }
             found.add_reads(&mut writes, &call);
             if call.has_notes() {
                 found.add_notes(&mut writes, &call, &mut times);
@@ -246,9 +252,14 @@ impl RecordedMemory {
         self.looks.get(&call).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is anything for [`RecordedMemory::take_polled`].
+    /// Whether the program may poll anywhere.
     pub(crate) fn has_polled(&self) -> bool {
-        !self.polled.is_empty()
+        !self.after_work.is_empty() || !self.polled.is_empty()
+    }
+
+    /// Whether the program may poll before a call.
+    pub(crate) fn may_poll(&self, call: u64) -> bool {
+        self.after_work.binary_search(&call).is_ok()
     }
 
     /// The positions of the looks before a call that may show work in flight.

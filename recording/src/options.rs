@@ -33,10 +33,8 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub host_memory: HostMemory,
-    /// Record for `play` what the program can see in memory that the device
-    /// writes without a copy: values that it polls, long ranges, managed
-    /// variables, memory of which only other memory has the address.
-    #[arg(long, verbatim_doc_comment)]
+    /// Record for `play` what the program can see in memory that the device writes without a copy.
+    #[arg(skip)]
     pub cassette: bool,
     /// Read the page-locked source of each asynchronous copy again when the
     /// copy is complete: `check` reports what the CPU overwrote too early.
@@ -283,6 +281,9 @@ impl Recording {
                 self.payloads.word()
             )));
         }
+        if self.cassette {
+            self.check_cassette()?;
+        }
         let excluding = [
             ("--digests", self.digests.is_some()),
             (
@@ -318,6 +319,21 @@ impl Recording {
         Err(Failure::unusable(format!(
             "--memory keeps bytes that a replay puts back; {other} leaves them out: give one of the \
              two"
+        )))
+    }
+
+    /// Refuses options that leave out what `play` needs.
+    fn check_cassette(&self) -> Result<(), Failure> {
+        let other = match (self.payloads, self.outputs, self.host_memory) {
+            (PayloadPolicy::All, PayloadPolicy::All, HostMemory::Off) => {
+                "--host-memory off".to_owned()
+            }
+            (PayloadPolicy::All, PayloadPolicy::All, _) => return Ok(()),
+            (PayloadPolicy::All, outputs, _) => format!("--outputs {}", outputs.word()),
+            (payloads, ..) => format!("--payloads {}", payloads.word()),
+        };
+        Err(Failure::unusable(format!(
+            "--cassette keeps bytes that `play` needs; {other} leaves them out: give one of the two"
         )))
     }
 
