@@ -7,14 +7,14 @@
 //! or a value that the program can poll, if that may tell the program of the work.
 
 use cutape_diff::OneByOne;
-use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_registry::{Family, Function, Role, Waits};
+use cutape_registry::{Function, Waits};
 use rustc_hash::FxHashMap;
 
+use crate::history::Written;
 use crate::host_pointers::HostPointers;
 use crate::player::CallId;
-use crate::recorded_memory::{Look, RecordedMemory};
+use crate::recorded_memory::{RecordedMemory, is_copied};
 use crate::rows::{Copied, written_by};
 use crate::seen::Seen;
 use crate::values::{MissingBytes, write_rows};
@@ -61,6 +61,21 @@ impl Copies {
         of_object.or_else(|| self.pointers.live(address))
     }
 
+    /// As [`RecordedMemory::proof`].
+    pub(crate) fn proof(&self, thread: u32, call: u64) -> Option<u64> {
+        self.recorded.proof(thread, call)
+    }
+
+    /// As [`RecordedMemory::proof_from`].
+    pub(crate) fn proof_from(&self, thread: u32, call: u64) -> Option<(u64, u64)> {
+        self.recorded.proof_from(thread, call)
+    }
+
+    /// As [`RecordedMemory::is_seen`].
+    pub(crate) fn is_seen(&self, recorded: u64) -> bool {
+        self.recorded.is_seen(recorded)
+    }
+
     /// As [`RecordedMemory::reads_pending`].
     pub(crate) fn reads_pending(&self, recorded: u64) -> bool {
         self.recorded.reads_pending(recorded)
@@ -103,24 +118,14 @@ impl Copies {
         function: &Function,
         recorded: &Call<'static>,
     ) -> Result<(), MissingBytes> {
-        for look in self.recorded.looks(recorded.index) {
-            if !look.is_after
-                && let Some(live) = self.live(comparison, recorded.index, look.address)
-            {
+        for look in self.recorded.looked_before(recorded.index) {
+            if let Some(live) = self.live(comparison, recorded.index, look.address) {
                 self.seen.look(look, live);
             }
         }
-        let is_copied = |snapshot: &Snapshot<'_>| {
-            let param = function.params.get(usize::from(snapshot.parameter));
-            match (snapshot.field, param.map(|param| param.role)) {
-                (field::POINTEE, Some(Role::HostWrite(_))) => true,
-                (field::HOST_BYTES, _) => matches!(function.family, Family::Copy(_)),
-                _ => false,
-            }
-        };
         let id = (recorded.thread, recorded.number);
         let leave = recorded.leave.iter().flat_map(|leave| leave.snapshots());
-        let mut complete = leave.filter(is_copied);
+        let mut complete = leave.filter(|snapshot| is_copied(function, snapshot));
         for target in written_by(function, recorded) {
             let bytes = complete.next();
             let is_complete = bytes.is_some();
@@ -174,14 +179,10 @@ impl Copies {
     /// Before the program may learn from a call that work is complete which nothing has proved to be.
     pub(crate) fn show(
         &mut self,
-        (trace, comparison): (&Trace, &OneByOne<'_>),
+        comparison: &OneByOne<'_>,
         call: u64,
     ) -> Result<(), MissingBytes> {
-        for (at, look) in self.recorded.shown(call) {
-            let live = self.target(comparison, at, look.address)?;
-            put(&mut self.seen, trace, look, live)?;
-        }
-        Ok(())
+        self.put(comparison, call, RecordedMemory::shown)
     }
 
     /// A recorded call has returned that the program makes: what the device wrote by then.
@@ -197,14 +198,9 @@ impl Copies {
             self.write(trace, &copy)?;
         }
         if function.waits != Waits::No {
-            self.show((trace, comparison), recorded.index)?;
+            self.show(comparison, recorded.index)?;
         }
-        for look in self.recorded.looks(recorded.index) {
-            if look.is_after {
-                let live = self.target(comparison, recorded.index, look.address)?;
-                put(&mut self.seen, trace, look, live)?;
-            }
-        }
+        self.put(comparison, recorded.index, RecordedMemory::proved)?;
         if recorded.has_notes() {
             for note in recorded.notes() {
                 let Note::Readback(note, _) = note else {
@@ -219,6 +215,26 @@ impl Copies {
         Ok(())
     }
 
+    /// Puts what work has written, of which a recorded call tells.
+    fn put(
+        &mut self,
+        comparison: &OneByOne<'_>,
+        call: u64,
+        written: fn(&RecordedMemory, u64) -> &[Written],
+    ) -> Result<(), MissingBytes> {
+        for one in written(&self.recorded, call) {
+            let (named, address) = one.memory.named;
+            let live = self.target(comparison, named, address)?;
+            let start = live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start));
+            if !self.seen.put(one, start) {
+                return Err(MissingBytes(format!(
+                    "the program's memory at {start:#x} cannot be written"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn take(&mut self, id: (u32, u64), is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
         let copies = self.pending.get_mut(&id)?;
         let copy = copies.remove(copies.iter().position(is_it)?);
@@ -226,20 +242,6 @@ impl Copies {
             self.pending.remove(&id);
         }
         Some(copy)
-    }
-}
-
-fn put(seen: &mut Seen, trace: &Trace, look: &Look, live: u64) -> Result<(), MissingBytes> {
-    if look.changed.is_empty() {
-        return Ok(());
-    }
-    let bytes = trace.resolve(look.bytes.bytes);
-    let bytes = bytes.map_err(|damage| MissingBytes(damage.what.clone()))?;
-    match seen.put(look, live, &bytes) {
-        true => Ok(()),
-        false => Err(MissingBytes(format!(
-            "the program's memory at {live:#x} cannot be written"
-        ))),
     }
 }
 

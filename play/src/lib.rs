@@ -21,12 +21,14 @@
 
 mod copied;
 mod exchange;
+mod history;
 mod host_pointers;
 mod kernels;
 mod live;
 mod matching;
 mod memory;
 mod mismatch;
+mod order;
 mod outcome;
 mod player;
 mod query;
