@@ -59,18 +59,15 @@ pub(crate) struct Work {
 /// Since when it is known what work has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum At {
-    /// Since that call, which proved it at that time.
-    Proof(u64, u64),
+    /// Since that call, which proves it.
+    Proof(u64),
     /// The program may know since the work of that call.
     Told(u64),
 }
 
 impl Work {
     /// That of all writes of calls for which `begun` knows when the recorder had looked.
-    pub(crate) fn all(
-        writes: Vec<CompletedWrite>,
-        begun: impl Fn(u64) -> Option<u64>,
-    ) -> Vec<Self> {
+    pub(crate) fn all(writes: &[CompletedWrite], begun: impl Fn(u64) -> Option<u64>) -> Vec<Self> {
         let proofs = writes.iter().filter_map(|one| match one.proof {
             CompletedBy::Call(call, time) => {
                 Some(((one.write.call, one.write.bytes.start), (call, time)))
@@ -79,7 +76,7 @@ impl Work {
         });
         let proofs: FxHashMap<(u64, u64), (u64, u64)> = proofs.collect();
         let mut later: FxHashMap<(u64, u64), u64> = FxHashMap::default();
-        for one in &writes {
+        for one in writes {
             if let CompletedBy::With(call) = one.proof {
                 later.insert((one.write.call, one.write.bytes.start), call);
             }
@@ -279,7 +276,7 @@ pub(crate) fn written(
                     .flat_map(|is_since| recent.iter().filter(is_since));
                 for &(proved, call) in overtaken {
                     let written = content.written_at(time, proved_by(call));
-                    found.extend(written.map(|written| (At::Proof(call, proved), written)));
+                    found.extend(written.map(|written| (At::Proof(call), written)));
                 }
                 told.retain(|&at| {
                     let written = works.get(at).and_then(|work| {
@@ -299,7 +296,7 @@ pub(crate) fn written(
                 recent.push_back((time, call));
                 for content in contents.values() {
                     if let Some(written) = content.written(proved_by(call)) {
-                        found.push((At::Proof(call, time), written));
+                        found.push((At::Proof(call), written));
                     }
                     for work in proved_by(call) {
                         let call = work.told.filter(|_| {

@@ -3,7 +3,7 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_model::{HostWrites, looked, looked_before};
+use cutape_model::{CompletedBy, HostWrites, looked, looked_before};
 use cutape_registry::{Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -22,7 +22,7 @@ pub(crate) struct RecordedMemory {
     proved: FxHashMap<u64, Vec<Written>>,
     /// The same by call that may have told the program of it without a proof.
     shown: FxHashMap<u64, Vec<Written>>,
-    /// By thread: its calls of `proved`, and when they had proved it.
+    /// By thread: its calls that prove work complete which has written such memory, and when.
     proofs: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Calls with a part of memory that has to be seen.
     seen: FxHashSet<u64>,
@@ -64,23 +64,28 @@ impl RecordedMemory {
             let is_brought = copy.is_some_and(|copy| found.brought.contains_key(&copy));
             (!is_brought).then_some(looked)
         };
-        let works = Work::all(writes.completed(), begun);
+        let completed = writes.completed();
+        let works = Work::all(&completed, begun);
+        for one in &completed {
+            if let CompletedBy::Call(call, time) = one.proof {
+                let proofs = found.proofs.entry(of_call(call).0).or_default();
+                proofs.push((call, time));
+            }
+        }
+        for proofs in found.proofs.values_mut() {
+            proofs.sort_unstable();
+            proofs.dedup();
+        }
         let told = |call| of_call(call).1;
         for (at, memory) in written(trace, &looks, &works, told) {
             match at {
-                At::Proof(call, time) => {
-                    let proofs = found.proofs.entry(of_call(call).0).or_default();
-                    proofs.push((call, time));
+                At::Proof(call) => {
                     found.seen.insert(call);
                     found.proved.entry(call).or_default().push(memory);
                 }
                 At::Told(call) => found.shown.entry(call).or_default().push(memory),
             }
         }
-        found
-            .proofs
-            .values_mut()
-            .for_each(|proofs| proofs.sort_unstable());
         found
     }
 
