@@ -28,7 +28,7 @@ use crate::trace_state::function_of;
 use crate::work_order::{OrderEffect, WorkOrder};
 pub use questions::Answers;
 use questions::{About, Question};
-pub use writes::PendingWrite;
+pub use writes::{CompletedBy, CompletedWrite, PendingWrite};
 use writes::{GraphWrites, Written};
 
 /// So many writes of a stream to the same bytes are kept, the last ones.
@@ -114,6 +114,8 @@ pub struct HostWrites {
     answers: Answers,
     /// The last writes that calls were to enqueue.
     recent: VecDeque<PendingWrite>,
+    /// Work that is complete, if it is kept.
+    completed: Option<Vec<CompletedWrite>>,
     gaps: Gaps,
 }
 
@@ -139,6 +141,35 @@ impl HostWrites {
                 .order
                 .wait(stream, &earlier, (call.ticks, call.ticks));
         }
+    }
+
+    /// Keeps work that is complete, for [`HostWrites::completed`].
+    pub fn keeping_completed() -> Self {
+        Self {
+            completed: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    /// All work that is complete; to be called behind the last call. Work that is not, without a proof.
+    pub fn completed(mut self) -> Vec<CompletedWrite> {
+        self.return_before(Moment::MAX);
+        let pending = self.pending.into_iter().map(|(.., write)| CompletedWrite {
+            write,
+            proof: CompletedBy::None,
+        });
+        self.completed
+            .unwrap_or_default()
+            .into_iter()
+            .chain(pending)
+            .collect()
+    }
+
+    /// Whether that call, which was applied last, has written or enqueued work that writes.
+    pub fn has_written(&self, call: &Call<'_>) -> bool {
+        self.recent
+            .back()
+            .is_some_and(|last| last.call == call.index)
     }
 
     /// Calls are missing that may have waited for all work: what is found now, a replay could not
@@ -187,13 +218,28 @@ impl HostWrites {
                     let is_full = same.count() + 1 >= MOST_ALIKE;
                     write.hides_others |= is_full;
                     if let Some(oldest) = oldest.filter(|_| is_full) {
-                        self.pending.remove(oldest);
+                        let (.., old) = self.pending.remove(oldest);
+                        self.completed.iter_mut().for_each(|all| {
+                            all.push(CompletedWrite {
+                                write: old.clone(),
+                                proof: CompletedBy::With(write.call),
+                            });
+                        });
                     }
                     self.pending.push((stream, time, write));
                 }
                 return;
             }
-            Returned::Finished(_) => return,
+            Returned::Finished(writes) => {
+                let completed = writes.into_iter().map(|write| CompletedWrite {
+                    write,
+                    proof: CompletedBy::Call(call, time),
+                });
+                self.completed
+                    .iter_mut()
+                    .for_each(|all| all.extend(completed.clone()));
+                return;
+            }
             Returned::Forgotten { event } => {
                 self.work.events.remove(&event);
                 return;
@@ -213,8 +259,15 @@ impl HostWrites {
             Returned::Asked(question) => return self.answer(&question),
         }
         let (order, known) = (&self.work.order, &mut self.known);
+        let completed = &mut self.completed;
         self.pending.retain(|(stream, enqueued, write)| {
             let is_done = order.is_done(*stream, *enqueued);
+            if let Some(completed) = completed.as_mut().filter(|_| is_done) {
+                completed.push(CompletedWrite {
+                    write: write.clone(),
+                    proof: CompletedBy::Call(call, time),
+                });
+            }
             if let Some(copy) = write.copy.filter(|_| is_done) {
                 known.entry(copy).or_insert(call);
             }

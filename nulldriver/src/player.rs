@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use cutape_play::{CallId, Player, Turn};
 use cutape_registry::Function;
 
-use crate::call::answer::CUresult;
+use crate::call::answer::{CUresult, NOT_READY};
 use crate::call::argument::WORDS;
 use crate::object::memory::Segment;
 use crate::settings;
@@ -19,6 +20,10 @@ static PLAYER: LazyLock<Option<Player>> = LazyLock::new(|| {
         unsafe { libc::_exit(2) }
     })
 });
+
+/// How often it is asked whether work is complete that was in the recording, and after which pauses.
+const MOST_QUERIES: u32 = 50_000;
+const PAUSE: Duration = Duration::from_micros(100);
 
 thread_local! {
     static CALL: Cell<Option<CallId>> = const { Cell::new(None) };
@@ -68,7 +73,7 @@ pub(crate) fn is_playing() -> bool {
 pub(crate) fn answer(
     function: &'static Function,
     words: &[u64; WORDS],
-    make: impl FnOnce() -> CUresult,
+    make: impl Fn() -> CUresult,
 ) -> CUresult {
     if settings::get().play.is_none() {
         return make();
@@ -81,7 +86,15 @@ pub(crate) fn answer(
         Turn::Return(code) => CUresult(code as u32),
         Turn::Make(begun) => {
             CALL.set(begun.call());
-            let code = make();
+            let mut code = make();
+            // What the program knows to be complete has to be.
+            for _ in 0..MOST_QUERIES {
+                if code != NOT_READY || !begun.found_complete() {
+                    break;
+                }
+                std::thread::sleep(PAUSE);
+                code = make();
+            }
             CALL.set(None);
             CUresult(player.after(begun, function, words, code.0 as i32) as u32)
         }

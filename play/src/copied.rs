@@ -6,17 +6,16 @@
 //! program has written, comes at the call that proved the work complete; and before a host function,
 //! or a value that the program can poll, if that may tell the program of the work.
 
-use std::ops::Range;
-
 use cutape_diff::OneByOne;
-use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_registry::{Family, Function, Role, Waits};
+use cutape_registry::{Function, Waits};
 use rustc_hash::FxHashMap;
 
+use crate::cassette::Cassette;
+use crate::history::Written;
 use crate::host_pointers::HostPointers;
 use crate::player::CallId;
-use crate::recorded_memory::{Look, LookTime, RecordedMemory};
+use crate::recorded_memory::{RecordedMemory, is_copied};
 use crate::rows::{Copied, written_by};
 use crate::seen::Seen;
 use crate::values::{MissingBytes, write_rows};
@@ -37,6 +36,7 @@ struct Pending {
 pub(crate) struct Copies {
     pub(crate) pointers: HostPointers,
     recorded: RecordedMemory,
+    cassette: Cassette,
     /// By thread and number.
     pending: FxHashMap<(u32, u64), Vec<Pending>>,
     seen: Seen,
@@ -47,6 +47,7 @@ impl Copies {
         Self {
             pointers: HostPointers::default(),
             recorded: RecordedMemory::of(trace),
+            cassette: Cassette::of(trace),
             pending: FxHashMap::default(),
             seen: Seen::default(),
         }
@@ -61,6 +62,21 @@ impl Copies {
     ) -> Option<u64> {
         let of_object = comparison.live_address(recorded, address);
         of_object.or_else(|| self.pointers.live(address))
+    }
+
+    /// As [`RecordedMemory::proof`].
+    pub(crate) fn proof(&self, thread: u32, call: u64) -> Option<u64> {
+        self.recorded.proof(thread, call)
+    }
+
+    /// As [`RecordedMemory::proof_from`].
+    pub(crate) fn proof_from(&self, thread: u32, call: u64) -> Option<(u64, u64)> {
+        self.recorded.proof_from(thread, call)
+    }
+
+    /// As [`RecordedMemory::is_seen`].
+    pub(crate) fn is_seen(&self, recorded: u64) -> bool {
+        self.recorded.is_seen(recorded)
     }
 
     /// As [`RecordedMemory::reads_pending`].
@@ -105,24 +121,14 @@ impl Copies {
         function: &Function,
         recorded: &Call<'static>,
     ) -> Result<(), MissingBytes> {
-        for look in self.recorded.looks(recorded.index) {
-            if look.time == LookTime::Before
-                && let Some(live) = self.live(comparison, recorded.index, look.address)
-            {
+        for look in self.recorded.looked_before(recorded.index) {
+            if let Some(live) = self.live(comparison, recorded.index, look.address) {
                 self.seen.look(look, live);
             }
         }
-        let is_copied = |snapshot: &Snapshot<'_>| {
-            let param = function.params.get(usize::from(snapshot.parameter));
-            match (snapshot.field, param.map(|param| param.role)) {
-                (field::POINTEE, Some(Role::HostWrite(_))) => true,
-                (field::HOST_BYTES, _) => matches!(function.family, Family::Copy(_)),
-                _ => false,
-            }
-        };
         let id = (recorded.thread, recorded.number);
         let leave = recorded.leave.iter().flat_map(|leave| leave.snapshots());
-        let mut complete = leave.filter(is_copied);
+        let mut complete = leave.filter(|snapshot| is_copied(function, snapshot));
         for target in written_by(function, recorded) {
             let bytes = complete.next();
             let is_complete = bytes.is_some();
@@ -176,19 +182,15 @@ impl Copies {
     /// Before the program may learn from a call that work is complete which nothing has proved to be.
     pub(crate) fn show(
         &mut self,
-        (trace, comparison): (&Trace, &OneByOne<'_>),
+        comparison: &OneByOne<'_>,
         call: u64,
     ) -> Result<(), MissingBytes> {
-        for (at, look) in self.recorded.shown(call) {
-            let live = self.target(comparison, at, look.address)?;
-            put(&mut self.seen, trace, (look, &look.changed), live)?;
-        }
-        Ok(())
+        self.put(comparison, call, RecordedMemory::shown)
     }
 
-    /// As [`RecordedMemory::has_polled`].
+    /// Whether the program may poll anywhere.
     pub(crate) fn has_polled(&self) -> bool {
-        self.recorded.has_polled()
+        self.cassette.has_polled() || self.recorded.has_polled()
     }
 
     /// As [`RecordedMemory::may_poll`].
@@ -198,26 +200,9 @@ impl Copies {
 
     /// Puts what work in flight had written before a call, if the program has not seen it: with `all`,
     /// also what the program has more likely written. What cannot be put is left out.
-    pub(crate) fn show_polled(
-        &mut self,
-        (trace, comparison): (&Trace, &OneByOne<'_>),
-        call: u64,
-        all: bool,
-    ) {
-        for &position in self.recorded.polled(call) {
-            let Some(look) = self.recorded.looks(call).get(position) else {
-                continue;
-            };
-            let Some(live) = self.live(comparison, call, look.address) else {
-                continue;
-            };
-            let _ = put(&mut self.seen, trace, (look, &look.changed), live);
-            if all {
-                let _ = put(&mut self.seen, trace, (look, &look.again), live);
-            }
-        }
-        if all {
-            self.recorded.end_polled(call);
+    pub(crate) fn show_polled(&mut self, comparison: &OneByOne<'_>, call: u64, all: bool) {
+        for one in self.cassette.take_before(call, all) {
+            let _ = self.put_one(comparison, &one);
         }
     }
 
@@ -234,13 +219,11 @@ impl Copies {
             self.write(trace, &copy)?;
         }
         if function.waits != Waits::No {
-            self.show((trace, comparison), recorded.index)?;
+            self.show(comparison, recorded.index)?;
         }
-        for look in self.recorded.looks(recorded.index) {
-            if look.time == LookTime::After {
-                let live = self.target(comparison, recorded.index, look.address)?;
-                put(&mut self.seen, trace, (look, &look.changed), live)?;
-            }
+        self.put(comparison, recorded.index, RecordedMemory::proved)?;
+        for one in self.cassette.take_after(recorded.index) {
+            self.put_one(comparison, &one)?;
         }
         if recorded.has_notes() {
             for note in recorded.notes() {
@@ -256,6 +239,32 @@ impl Copies {
         Ok(())
     }
 
+    /// Puts what work has written, of which a recorded call tells.
+    fn put(
+        &mut self,
+        comparison: &OneByOne<'_>,
+        call: u64,
+        written: fn(&RecordedMemory, u64) -> &[Written],
+    ) -> Result<(), MissingBytes> {
+        for one in written(&self.recorded, call) {
+            let start = self.start_of(comparison, one)?;
+            self.seen.put_all(one, start)?;
+        }
+        Ok(())
+    }
+
+    fn put_one(&mut self, comparison: &OneByOne<'_>, one: &Written) -> Result<(), MissingBytes> {
+        let start = self.start_of(comparison, one)?;
+        self.seen.put_all(one, start)
+    }
+
+    /// Where the program has the memory.
+    fn start_of(&self, comparison: &OneByOne<'_>, one: &Written) -> Result<u64, MissingBytes> {
+        let (named, address) = one.memory.named;
+        let live = self.target(comparison, named, address)?;
+        Ok(live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start)))
+    }
+
     fn take(&mut self, id: (u32, u64), is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
         let copies = self.pending.get_mut(&id)?;
         let copy = copies.remove(copies.iter().position(is_it)?);
@@ -263,26 +272,6 @@ impl Copies {
             self.pending.remove(&id);
         }
         Some(copy)
-    }
-}
-
-/// Puts words of a look that the program has not written.
-fn put(
-    seen: &mut Seen,
-    trace: &Trace,
-    (look, words): (&Look, &[Range<usize>]),
-    live: u64,
-) -> Result<(), MissingBytes> {
-    if words.is_empty() {
-        return Ok(());
-    }
-    let bytes = trace.resolve(look.bytes.bytes);
-    let bytes = bytes.map_err(|damage| MissingBytes(damage.what.clone()))?;
-    match seen.put((look, words), live, &bytes) {
-        true => Ok(()),
-        false => Err(MissingBytes(format!(
-            "the program's memory at {live:#x} cannot be written"
-        ))),
     }
 }
 

@@ -19,14 +19,17 @@
     )
 )]
 
+mod cassette;
 mod copied;
 mod exchange;
+mod history;
 mod host_pointers;
 mod kernels;
 mod live;
 mod matching;
 mod memory;
 mod mismatch;
+mod order;
 mod outcome;
 mod player;
 mod polled;

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,15 @@ pub struct CallId {
 }
 
 impl Begun {
+    /// Whether it is a query that found work complete in the recording.
+    pub fn found_complete(&self) -> bool {
+        let What::Query(Some(recorded)) = &self.what else {
+            return false;
+        };
+        let is_poll = known(recorded).is_some_and(|function| sort_of(function) == Sort::Poll);
+        is_poll && recorded.succeeded()
+    }
+
     /// The recorded call with an effect that the program makes.
     pub fn call(&self) -> Option<CallId> {
         let What::Effect(effect) = &self.what else {
@@ -112,6 +122,8 @@ pub enum Turn {
 pub struct Player {
     process: u32,
     on_mismatch: OnMismatch,
+    /// Calls wait for those of other threads; false once these have not come.
+    awaits_others: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -127,6 +139,9 @@ fn is_fork_of_other(starter: u32) -> bool {
 /// How often, and after which pauses, a thread looks whether another one has returned from a call.
 const MOST_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
+/// The same where other threads are awaited that need not come.
+const MOST_LOOKS_AT_OTHERS: u32 = 5000;
+const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
 impl State {
     /// Takes in a call of the program; what it has created.
@@ -186,20 +201,22 @@ impl Player {
         let unset = options.unset.as_deref().map(read_unset).transpose()?;
         let comparison = OneByOne::new(trace, unset.unwrap_or_default(), &addresses);
         let comparison = comparison.map_err(|error| error.to_string())?;
-        let mut threads = Threads::of(trace, &mut kernels);
+        let copies = Copies::of(trace);
+        let mut threads = Threads::of(trace, &mut kernels, |call| copies.is_seen(call));
         for thread in &mut threads.all {
             thread.pass_queries(&comparison);
         }
         Ok(Some(Self {
             process: std::process::id(),
             on_mismatch: options.on_mismatch,
+            awaits_others: AtomicBool::new(true),
             state: Mutex::new(State {
                 trace,
                 comparison,
                 learns_unset: options.learns_unset,
                 threads,
                 kernels,
-                copies: Copies::of(trace),
+                copies,
                 slots: Vec::new(),
                 outcome,
                 played: 0,
@@ -238,6 +255,7 @@ impl Player {
                     match state.find(thread, live, self.on_mismatch) {
                         Ok(found) => {
                             state.set_thread(found.0);
+                            state = self.await_others(state, found.0, &found.1);
                             break self.begin_effect(&mut state, live, found);
                         }
                         Err(Unmatched::Yet) if looks < MOST_LOOKS => {
@@ -258,7 +276,7 @@ impl Player {
                     }
                 }
             }
-            _ => self.begin_query(&mut state, live, sort),
+            _ => self.begin_query(state, live, sort),
         };
         if let Turn::Make(Begun {
             what: What::Query(_) | What::Effect(..),
@@ -267,6 +285,27 @@ impl Player {
             IS_INSIDE.set(true);
         }
         begun
+    }
+
+    /// Waits for calls of other threads that a call comes after.
+    fn await_others<'l>(
+        &'l self,
+        mut state: MutexGuard<'l, State>,
+        thread: usize,
+        recorded: &Call<'_>,
+    ) -> MutexGuard<'l, State> {
+        let mut looks = 0;
+        while self.awaits_others.load(Ordering::Relaxed) && state.is_early(thread, recorded) {
+            if looks == MOST_LOOKS_AT_OTHERS {
+                // The threads do something else than in the recording.
+                self.awaits_others.store(false, Ordering::Relaxed);
+            }
+            looks += 1;
+            drop(state);
+            std::thread::sleep(SHORT_PAUSE);
+            state = self.lock();
+        }
+        state
     }
 
     fn begin_effect(
@@ -318,7 +357,12 @@ impl Player {
         }
     }
 
-    fn begin_query(&self, state: &mut State, live: LiveCall<'_>, sort: Sort) -> Turn {
+    fn begin_query(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        live: LiveCall<'_>,
+        sort: Sort,
+    ) -> Turn {
         let own = state.thread();
         if let Some(own) = own.and_then(|thread| state.threads.all.get_mut(thread)) {
             own.asked += 1;
@@ -329,9 +373,10 @@ impl Player {
             && let Some(own) = state.threads.all.get_mut(thread)
             && own.sees(call)
         {
+            let mut state = self.await_others(state, thread, call);
             state.show_before(call.index, true);
-            self.begin_memory(state, thread, call);
-            self.see_memory(state, thread, call);
+            self.begin_memory(&mut state, thread, call);
+            self.see_memory(&mut state, thread, call);
         }
         match answer.as_ref().and_then(|call| call.leave) {
             Some(leave) if leave.result != 0 => Turn::Return(leave.result),
@@ -466,12 +511,9 @@ impl Player {
     pub fn show(&self, call: CallId) {
         let mut state = self.lock();
         let State {
-            copies,
-            trace,
-            comparison,
-            ..
+            copies, comparison, ..
         } = &mut *state;
-        let shown = copies.show((trace, comparison), call.index);
+        let shown = copies.show(comparison, call.index);
         self.check_memory(&mut state, call, shown);
     }
 

@@ -53,12 +53,9 @@ impl State {
     /// Shows what memory held before a call: with `all`, also what the program has more likely written.
     pub(crate) fn show_before(&mut self, call: u64, all: bool) {
         let Self {
-            copies,
-            trace,
-            comparison,
-            ..
+            copies, comparison, ..
         } = self;
-        copies.show_polled((trace, comparison), call, all);
+        copies.show_polled(comparison, call, all);
     }
 
     /// Where the program is, while no driver is at work on the call, and how many looks are to find it

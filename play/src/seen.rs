@@ -1,13 +1,12 @@
 //! The content of memory that host and device share, as the program had it when the recorder had last
 //! looked there: what differs from it now, the program has written since.
 
-use std::ops::Range;
-
 use cutape_model::ObjectId;
 use rustc_hash::FxHashMap;
 
+use crate::history::{Look, Memory, WORD, Written};
 use crate::memory;
-use crate::recorded_memory::Look;
+use crate::values::MissingBytes;
 
 /// An allocation of the program.
 struct Content {
@@ -20,57 +19,55 @@ struct Content {
 pub(crate) struct Seen(FxHashMap<ObjectId, Content>);
 
 impl Seen {
-    /// The content of the allocation that a look is of, whose address in the program is `live`.
-    fn content(&mut self, look: &Look, live: u64) -> Option<&mut Content> {
-        let start = live.checked_sub(look.address.checked_sub(look.around.start)?)?;
-        let length = look.around.end.checked_sub(look.around.start)?;
+    /// The content of an allocation, of which an address of the recording is `live` in the program.
+    fn content(&mut self, memory: &Memory, address: u64, live: u64) -> Option<&mut Content> {
+        let start = live.checked_sub(address.checked_sub(memory.addresses.start)?)?;
+        let length = memory.addresses.end.checked_sub(memory.addresses.start)?;
         if self
             .0
-            .get(&look.memory)
+            .get(&memory.id)
             .is_none_or(|known| known.start != start)
         {
             // An earlier allocation there has ended.
             self.0.retain(|_, known| !overlaps(known, start, length));
             let bytes = memory::read(start, length as usize)?;
-            self.0.insert(look.memory, Content { start, bytes });
+            self.0.insert(memory.id, Content { start, bytes });
         }
-        self.0.get_mut(&look.memory)
+        self.0.get_mut(&memory.id)
     }
 
-    /// The recorder looked there before a call, which the program makes now.
+    /// The recorder looked there before a call, which the program makes now; where that is in the
+    /// program.
     pub(crate) fn look(&mut self, look: &Look, live: u64) {
         let length = look.bytes.bytes.length().unwrap_or(0);
-        if let Some(content) = self.content(look, live) {
+        if let Some(content) = self.content(&look.memory, look.address, live) {
             content.read(live, length);
         }
     }
 
-    /// Puts words that the device has written by that look, which are those of it that have changed and
-    /// that the program has not written; false if some of it cannot be written.
-    pub(crate) fn put(
-        &mut self,
-        (look, words): (&Look, &[Range<usize>]),
-        live: u64,
-        bytes: &[u8],
-    ) -> bool {
-        let Some(content) = self.content(look, live) else {
-            return words.is_empty();
+    /// Puts what the device has written and the program has not; where the start of the memory is in
+    /// the program. False if some of it cannot be read or written.
+    pub(crate) fn put(&mut self, written: &Written, start: u64) -> bool {
+        let from = written.memory.addresses.start;
+        let Some(content) = self.content(&written.memory, from, start) else {
+            return false;
         };
-        let Some(now) = memory::read(live, bytes.len()) else {
-            return words.is_empty();
-        };
-        let offset = live.wrapping_sub(content.start) as usize;
-        let known = content.bytes.get(offset..).unwrap_or_default();
-        let is_unchanged =
-            |word: &&Range<usize>| now.get((*word).clone()) == known.get((*word).clone());
         let mut is_put = true;
-        for word in words.iter().filter(is_unchanged) {
-            if let Some(part) = bytes.get(word.clone()) {
-                is_put &= memory::write(live.wrapping_add(word.start as u64), part);
-            }
+        for (address, bytes) in &written.parts {
+            let offset = address.wrapping_sub(from);
+            is_put &= content.put(*address, offset, bytes);
         }
-        content.read(live, bytes.len() as u64);
         is_put
+    }
+
+    /// The same; an error if some of it cannot be read or written.
+    pub(crate) fn put_all(&mut self, written: &Written, start: u64) -> Result<(), MissingBytes> {
+        match self.put(written, start) {
+            true => Ok(()),
+            false => Err(MissingBytes(format!(
+                "the program's memory at {start:#x} cannot be written"
+            ))),
+        }
     }
 
     /// Work of the device has written there.
@@ -89,6 +86,31 @@ fn overlaps(content: &Content, address: u64, length: u64) -> bool {
 }
 
 impl Content {
+    /// Puts bytes, in words, at an offset and where the recording had them.
+    fn put(&mut self, address: u64, offset: u64, bytes: &[u8]) -> bool {
+        let live = self.start.wrapping_add(offset);
+        let known = self.bytes.get_mut(offset as usize..);
+        let known = known.and_then(|known| known.get_mut(..bytes.len()));
+        let (Some(now), Some(known)) = (memory::read(live, bytes.len()), known) else {
+            return false;
+        };
+        // What there is to be, with what the program has written.
+        let mut new = now.clone();
+        let mut at = 0;
+        while at < bytes.len() {
+            let end = at + (WORD - (address + at as u64) % WORD) as usize;
+            let word = at..end.min(bytes.len());
+            at = word.end;
+            if let (Some(to), Some(from)) = (new.get_mut(word.clone()), bytes.get(word.clone()))
+                && now.get(word.clone()) == known.get(word)
+            {
+                to.copy_from_slice(from);
+            }
+        }
+        known.copy_from_slice(&new);
+        new == now || memory::write(live, &new)
+    }
+
     /// Reads that part of it again.
     fn read(&mut self, address: u64, length: u64) {
         let end = self.start.saturating_add(self.bytes.len() as u64);

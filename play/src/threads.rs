@@ -6,7 +6,7 @@ use std::ops::Range;
 use cutape_diff::OneByOne;
 use cutape_format::{Call, Trace};
 use cutape_registry::{Function, Role, function};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernels::Kernels;
 use crate::outcome::has_effect;
@@ -20,7 +20,9 @@ pub(crate) struct Thread<'t> {
     next: usize,
     /// Queries between the last call with an effect and the next one, by what they ask for.
     queries: FxHashMap<u64, VecDeque<usize>>,
-    /// Those of them with notes that the program has not seen.
+    /// Calls that show something of memory.
+    to_see: FxHashSet<u64>,
+    /// Those of the queries that the program has not seen.
     unseen: Vec<usize>,
     /// How many calls the program has made here that only ask.
     pub(crate) asked: u64,
@@ -50,7 +52,11 @@ pub(crate) struct Threads<'t> {
 
 impl<'t> Threads<'t> {
     /// Reads the calls of a trace.
-    pub(crate) fn of(trace: &'t Trace, kernels: &mut Kernels) -> Self {
+    pub(crate) fn of(
+        trace: &'t Trace,
+        kernels: &mut Kernels,
+        is_seen: impl Fn(u64) -> bool,
+    ) -> Self {
         let mut all: Vec<Thread<'t>> = Vec::new();
         let mut samples = FxHashMap::default();
         for call in trace.calls() {
@@ -65,6 +71,9 @@ impl<'t> Threads<'t> {
                 samples.entry(function.id).or_insert_with(|| call.clone());
             }
             if let Some(thread) = all.get_mut(place) {
+                if is_seen(call.index) {
+                    thread.to_see.insert(call.index);
+                }
                 thread.calls.push(call);
             }
         }
@@ -183,7 +192,7 @@ impl<'t> Thread<'t> {
                     .or_default()
                     .push_back(self.next);
             }
-            if call.has_notes() {
+            if self.to_see.contains(&call.index) {
                 self.unseen.push(self.next);
             }
             self.next += 1;
@@ -214,6 +223,12 @@ impl<'t> Thread<'t> {
     fn answer(&mut self, request: u64) -> Option<Call<'t>> {
         let at = self.queries.get_mut(&request)?.pop_front()?;
         self.calls.get(at).cloned()
+    }
+
+    /// Index of the first call whose notes the program has not seen.
+    pub(crate) fn first_open(&self) -> Option<u64> {
+        let first = self.unseen.first().copied().unwrap_or(self.next);
+        self.calls.get(first).map(|call| call.index)
     }
 
     /// Whether the notes of that call are yet to be seen; they are then.
