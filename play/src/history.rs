@@ -5,7 +5,7 @@
 //! that. The program may have written some of it, in other parts: what a running program has written
 //! itself is left to it (`seen.rs`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use cutape_format::{Snapshot, Trace};
@@ -33,8 +33,8 @@ pub(crate) struct Look {
     pub(crate) bytes: Snapshot<'static>,
     /// When it had read the bytes, in ticks.
     pub(crate) time: u64,
-    /// When the call was entered; of looks after it.
-    pub(crate) waited_since: Option<u64>,
+    /// The call and when it was entered; of looks after it.
+    pub(crate) waited: Option<(u64, u64)>,
 }
 
 /// What work has written to it.
@@ -211,6 +211,8 @@ impl Content {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Look(usize),
+    /// The work begins.
+    Begin(usize),
     /// The work of a call may tell the program of that work.
     Telling(usize),
     Proof(u64),
@@ -235,6 +237,7 @@ pub(crate) fn written(
     );
     let mut proofs: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (at, work) in works.iter().enumerate() {
+        events.push((work.begun, Event::Begin(at)));
         events.extend(work.told.map(|call| (entered(call), Event::Telling(at))));
         if let Some((call, time)) = work.proof {
             let proved = proofs.entry(call).or_default();
@@ -253,6 +256,7 @@ pub(crate) fn written(
     let mut found = Vec::new();
     // Work that the program may know to be complete, and of which nothing has shown what it has written.
     let mut told: Vec<usize> = Vec::new();
+    let mut running: BTreeSet<usize> = BTreeSet::new();
     let mut recent: VecDeque<(u64, u64)> = VecDeque::new();
     for (time, event) in events {
         match event {
@@ -270,12 +274,18 @@ pub(crate) fn written(
                 }
                 // The work is complete since another call has returned, and this one has looked first.
                 let since = |since| move |&&(time, _): &&(u64, u64)| time >= since;
-                let since = look.waited_since.map(since);
+                let since = look.waited.map(|(_, entered)| since(entered));
                 let overtaken = since
                     .into_iter()
                     .flat_map(|is_since| recent.iter().filter(is_since));
-                for &(proved, call) in overtaken {
+                for &(_, call) in overtaken {
                     let written = content.written_at(time, proved_by(call));
+                    found.extend(written.map(|written| (At::Proof(call), written)));
+                }
+                // The recorder looks after a call because some of the work is complete.
+                if let Some((call, _)) = look.waited {
+                    let running = running.iter().filter_map(|&at| works.get(at));
+                    let written = content.written(running);
                     found.extend(written.map(|written| (At::Proof(call), written)));
                 }
                 told.retain(|&at| {
@@ -288,12 +298,16 @@ pub(crate) fn written(
                     !is_known
                 });
             }
+            Event::Begin(at) => _ = running.insert(at),
             Event::Telling(at) => told.push(at),
             Event::Proof(call) => {
                 if recent.len() >= MOST_RECENT {
                     recent.pop_front();
                 }
                 recent.push_back((time, call));
+                for at in proofs.get(&call).into_iter().flatten() {
+                    running.remove(at);
+                }
                 for content in contents.values() {
                     if let Some(written) = content.written(proved_by(call)) {
                         found.push((At::Proof(call), written));

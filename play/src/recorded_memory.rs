@@ -129,12 +129,16 @@ impl RecordedMemory {
                         address: note.address,
                         bytes,
                         time,
-                        waited_since: is_after.then_some(call.ticks),
+                        waited: is_after.then_some((call.index, call.ticks)),
                     };
                     if !is_after {
                         let before = self.looked_before.entry(call.index).or_default();
                         before.push(look.clone());
                         self.seen.insert(call.index);
+                    }
+                    if is_after {
+                        let proofs = self.proofs.entry(call.thread).or_default();
+                        proofs.push((call.index, time));
                     }
                     looks.push(look);
                 }

@@ -93,6 +93,7 @@ pub(crate) fn created(frame: &Frame, origin: Origin) {
         length,
         context: current_context(),
         is_exclusive,
+        is_managed: origin == Origin::Managed,
         ..Range::default()
     };
     let mut table = TABLE.lock();
@@ -220,11 +221,12 @@ pub(crate) fn before_operands(
 #[cold]
 fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
     let function = frame.description();
-    // A readback into a range that no work can reach needs no look.
+    // A readback into a range that no work can reach needs no look. One of managed memory has none.
     let needs_look = |table: &Table, &(address, access): &Operand| {
         let start = table.find(address)?;
         let is_readback = matches!(access, Access::Readback(_));
-        (!is_readback || table.is_shadowed(start)).then_some((start, access))
+        let is_needed = !is_readback || table.is_shadowed(start) || table.is_managed(start);
+        is_needed.then_some((start, access))
     };
     {
         let table = TABLE.lock();
