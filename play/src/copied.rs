@@ -225,6 +225,9 @@ impl Copies {
         for one in written(&self.recorded, call) {
             let (named, address) = one.memory.named;
             let live = self.target(comparison, named, address)?;
+            if let Some(why) = &one.missing {
+                return Err(MissingBytes(why.clone()));
+            }
             let start = live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start));
             if !self.seen.put(one, start) {
                 return Err(MissingBytes(format!(
