@@ -68,8 +68,18 @@ impl Cassette {
         looks.sort_by_key(|look| look.time);
         let mut contents = Contents::default();
         for look in looks {
-            let Ok(bytes) = trace.resolve(look.bytes.bytes) else {
-                continue;
+            let bytes = match trace.resolve(look.bytes.bytes) {
+                Ok(bytes) => bytes,
+                Err(damage) if look.when == When::After => {
+                    found.after.entry(look.call).or_default().push(Written {
+                        memory: look.memory,
+                        parts: Vec::new(),
+                        missing: Some(damage.what.clone()),
+                    });
+                    continue;
+                }
+                // It comes after the wait, or is missed there.
+                Err(_) => continue,
             };
             let words = contents.changed(&look, &bytes);
             let first_and_again = words.into_iter().partition(|(_, is_first)| *is_first);
@@ -227,6 +237,7 @@ fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<
     (!parts.is_empty()).then(|| Written {
         memory: look.memory.clone(),
         parts,
+        missing: None,
     })
 }
 

@@ -5,12 +5,12 @@
 //! that. The program may have written some of it, in other parts: what a running program has written
 //! itself is left to it (`seen.rs`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use cutape_format::{Snapshot, Trace};
-use cutape_model::{CompletedBy, CompletedWrite, ObjectId};
-use rustc_hash::FxHashMap;
+use cutape_model::{CompletedBy, CompletedWrite, ObjectId, WrittenValue};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The unit in which it is decided who has written memory, in bytes.
 pub(crate) const WORD: u64 = 8;
@@ -33,8 +33,8 @@ pub(crate) struct Look {
     pub(crate) bytes: Snapshot<'static>,
     /// When it had read the bytes, in ticks.
     pub(crate) time: u64,
-    /// When the call was entered; of looks after it.
-    pub(crate) waited_since: Option<u64>,
+    /// The call and when it was entered; of looks after it.
+    pub(crate) waited: Option<(u64, u64)>,
 }
 
 /// What work has written to it.
@@ -42,6 +42,8 @@ pub(crate) struct Written {
     pub(crate) memory: Memory,
     /// Parts without gaps: address, bytes.
     pub(crate) parts: Vec<(u64, Vec<u8>)>,
+    /// Why the bytes are not known.
+    pub(crate) missing: Option<String>,
 }
 
 /// Work whose bytes are only in what the recorder found.
@@ -106,6 +108,8 @@ struct Content {
     bytes: Vec<u8>,
     changed: Vec<u64>,
     last_change: u64,
+    /// Why some of the bytes are not known.
+    missing: Option<String>,
 }
 
 impl Content {
@@ -117,6 +121,7 @@ impl Content {
             bytes: vec![0; end.saturating_sub(start) as usize],
             changed: vec![0; end.div_ceil(WORD).saturating_sub(start / WORD) as usize],
             last_change: 0,
+            missing: None,
         }
     }
 
@@ -140,6 +145,34 @@ impl Content {
         (word(first) / WORD) as usize..word(end).div_ceil(WORD) as usize
     }
 
+    /// A stream has written a value: its first bytes, as many as there are.
+    fn write(&mut self, bytes: &Range<u64>, value: u64) {
+        let Range { start, end } = self.memory.addresses;
+        if start <= bytes.start && bytes.end <= end {
+            let at = bytes.start.saturating_sub(start) as usize;
+            let there = self.bytes.get_mut(at..).unwrap_or_default();
+            let length = bytes.end.saturating_sub(bytes.start) as usize;
+            let there = there.iter_mut().take(length);
+            there
+                .zip(value.to_le_bytes())
+                .for_each(|(to, from)| *to = from);
+        }
+    }
+
+    /// The recorder found bytes that the recording lacks, and why.
+    fn miss(&mut self, look: &Look, why: String) {
+        let end = look
+            .address
+            .saturating_add(look.bytes.bytes.length().unwrap_or(0));
+        for word in self.words(&(look.address..end)) {
+            if let Some(changed) = self.changed.get_mut(word) {
+                *changed = look.time;
+            }
+        }
+        self.last_change = look.time;
+        self.missing = Some(why);
+    }
+
     /// The recorder found these bytes.
     fn look(&mut self, address: u64, found: &[u8], time: u64) {
         let start = address.saturating_sub(self.memory.addresses.start) as usize;
@@ -161,32 +194,23 @@ impl Content {
         }
     }
 
-    /// What has changed where works write, since each has begun.
-    fn written<'w>(&self, works: impl Iterator<Item = &'w Work>) -> Option<Written> {
-        self.changed_since(works, |work| work.begun.saturating_add(1))
+    /// The words that were found to have changed where work writes, since a time.
+    fn changed_since(&self, work: &Work, since: u64) -> impl Iterator<Item = usize> {
+        let words = match since <= self.last_change {
+            true => self.words(&work.bytes),
+            false => 0..0,
+        };
+        words.filter(move |&word| self.changed.get(word).is_some_and(|&at| at >= since))
     }
 
-    /// What was found then to have changed where works write.
-    fn written_at<'w>(&self, time: u64, works: impl Iterator<Item = &'w Work>) -> Option<Written> {
-        self.changed_since(works, |_| time)
+    /// The words that work has changed, as far as that is known.
+    fn changed_by(&self, work: &Work) -> impl Iterator<Item = usize> {
+        self.changed_since(work, work.begun.saturating_add(1))
     }
 
-    fn changed_since<'w>(
-        &self,
-        works: impl Iterator<Item = &'w Work>,
-        since: impl Fn(&Work) -> u64,
-    ) -> Option<Written> {
-        let mut words = Vec::new();
-        for work in works {
-            let since = since(work);
-            if since <= self.last_change {
-                let is_changed =
-                    |word: &usize| self.changed.get(*word).is_some_and(|&at| at >= since);
-                words.extend(self.words(&work.bytes).filter(is_changed));
-            }
-        }
-        words.sort_unstable();
-        words.dedup();
+    /// What words hold; `None` of none.
+    fn written(&self, words: impl Iterator<Item = usize>) -> Option<Written> {
+        let words: BTreeSet<usize> = words.collect();
         let mut parts: Vec<Range<usize>> = Vec::new();
         for part in words.into_iter().map(|word| self.word(word)) {
             match parts.last_mut() {
@@ -203,41 +227,65 @@ impl Content {
         (!parts.is_empty()).then(|| Written {
             memory: self.memory.clone(),
             parts,
+            missing: self.missing.clone(),
         })
     }
 }
 
-/// What happens at a time; looks come first.
+/// What happens at a time, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
+    /// A stream has written a value, which the recorder takes for granted.
+    Value(usize),
     Look(usize),
-    /// The work of a call may tell the program of that work.
-    Telling(usize),
+    /// Work begins.
+    Begin(usize),
+    /// The program may know from now on that work is complete.
+    Told(usize),
+    /// A call proves work complete.
     Proof(u64),
 }
 
 /// So many proofs are remembered for looks of calls that return later.
 const MOST_RECENT: usize = 256;
 
+/// What is known at a time.
+struct Account<'a> {
+    works: &'a [Work],
+    /// By call that proves it.
+    proved_by: FxHashMap<u64, Vec<usize>>,
+    contents: FxHashMap<ObjectId, Content>,
+    /// Work that is not proved complete.
+    running: BTreeSet<usize>,
+    /// Work that the program may know to be complete, with the words of which it is known what it
+    /// has written.
+    told: Vec<(usize, FxHashSet<(ObjectId, usize)>)>,
+    /// The last proofs: time, call.
+    recent: VecDeque<(u64, u64)>,
+    found: Vec<(At, Written)>,
+}
+
 /// What work has written, by the time at which that is known. `looks` are those of the recorder;
-/// `entered` says when a call was entered.
+/// `entered` says when a call was entered; `values` are those that streams write, with the time at
+/// which they have.
 pub(crate) fn written(
     trace: &Trace,
     looks: &[Look],
     works: &[Work],
+    values: &[(u64, WrittenValue)],
     entered: impl Fn(u64) -> u64,
 ) -> Vec<(At, Written)> {
     let mut events: Vec<(u64, Event)> = Vec::new();
-    events.extend(
-        (0..)
-            .zip(looks)
-            .map(|(at, look)| (look.time, Event::Look(at))),
-    );
-    let mut proofs: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    let of_values = values.iter().enumerate();
+    events.extend(of_values.map(|(at, value)| (value.0, Event::Value(at))));
+    let of_looks = looks.iter().enumerate();
+    events.extend(of_looks.map(|(at, look)| (look.time, Event::Look(at))));
+    let mut proved_by: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (at, work) in works.iter().enumerate() {
-        events.extend(work.told.map(|call| (entered(call), Event::Telling(at))));
+        events.push((work.begun, Event::Begin(at)));
+        events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         if let Some((call, time)) = work.proof {
-            let proved = proofs.entry(call).or_default();
+            let proved = proved_by.entry(call).or_default();
             if proved.is_empty() {
                 events.push((time, Event::Proof(call)));
             }
@@ -245,77 +293,107 @@ pub(crate) fn written(
         }
     }
     events.sort_unstable();
-    let proved_by = |call| {
-        let proved = proofs.get(&call).map_or(&[][..], Vec::as_slice);
-        proved.iter().filter_map(|&at| works.get(at))
+    let mut account = Account {
+        works,
+        proved_by,
+        contents: FxHashMap::default(),
+        running: BTreeSet::new(),
+        told: Vec::new(),
+        recent: VecDeque::new(),
+        found: Vec::new(),
     };
-    let mut contents: FxHashMap<ObjectId, Content> = FxHashMap::default();
-    let mut found = Vec::new();
-    // Work that the program may know to be complete, and of which nothing has shown what it has written.
-    let mut told: Vec<usize> = Vec::new();
-    let mut recent: VecDeque<(u64, u64)> = VecDeque::new();
     for (time, event) in events {
         match event {
-            Event::Look(at) => {
-                let Some(look) = looks.get(at) else { continue };
-                let memory = &look.memory;
-                if !contents.contains_key(&memory.id) {
-                    // What was there before has ended.
-                    contents.retain(|_, other| other.words(&memory.addresses).is_empty());
+            Event::Value(at) => {
+                if let Some((_, (bytes, value))) = values.get(at) {
+                    let contents = account.contents.values_mut();
+                    contents.for_each(|content| content.write(bytes, *value));
                 }
-                let content = contents.entry(memory.id);
-                let content = content.or_insert_with(|| Content::of(memory));
-                if let Ok(bytes) = trace.resolve(look.bytes.bytes) {
-                    content.look(look.address, &bytes, time);
-                }
-                // The work is complete since another call has returned, and this one has looked first.
-                let since = |since| move |&&(time, _): &&(u64, u64)| time >= since;
-                let since = look.waited_since.map(since);
-                let overtaken = since
-                    .into_iter()
-                    .flat_map(|is_since| recent.iter().filter(is_since));
-                for &(proved, call) in overtaken {
-                    let written = content.written_at(time, proved_by(call));
-                    found.extend(written.map(|written| (At::Proof(call), written)));
-                }
-                told.retain(|&at| {
-                    let written = works.get(at).and_then(|work| {
-                        let written = content.written([work].into_iter())?;
-                        Some((At::Told(work.told?), written))
-                    });
-                    let is_known = written.is_some();
-                    found.extend(written);
-                    !is_known
-                });
             }
-            Event::Telling(at) => told.push(at),
-            Event::Proof(call) => {
-                if recent.len() >= MOST_RECENT {
-                    recent.pop_front();
-                }
-                recent.push_back((time, call));
-                for content in contents.values() {
-                    if let Some(written) = content.written(proved_by(call)) {
-                        found.push((At::Proof(call), written));
-                    }
-                    for work in proved_by(call) {
-                        let call = work.told.filter(|_| {
-                            told.iter()
-                                .any(|&at| works.get(at).is_some_and(|one| std::ptr::eq(one, work)))
-                        });
-                        let told = call.and_then(|call| {
-                            Some((At::Told(call), content.written([work].into_iter())?))
-                        });
-                        found.extend(told);
-                    }
-                }
-                told.retain(|&at| {
-                    works
-                        .get(at)
-                        .is_some_and(|work| work.proof.is_none_or(|proof| proof.0 != call))
-                });
+            Event::Look(at) => _ = looks.get(at).map(|look| account.look(trace, look)),
+            Event::Begin(at) => _ = account.running.insert(at),
+            Event::Told(at) => {
+                account.told.push((at, FxHashSet::default()));
+                account.tell(None);
+            }
+            Event::Proof(call) => account.prove(call, time),
+        }
+    }
+    account.found
+}
+
+impl Account<'_> {
+    fn look(&mut self, trace: &Trace, look: &Look) {
+        let memory = &look.memory;
+        if !self.contents.contains_key(&memory.id) {
+            // What was there before has ended.
+            self.contents
+                .retain(|_, other| other.words(&memory.addresses).is_empty());
+        }
+        let content = self.contents.entry(memory.id);
+        let content = content.or_insert_with(|| Content::of(memory));
+        match trace.resolve(look.bytes.bytes) {
+            Ok(bytes) => content.look(look.address, &bytes, look.time),
+            Err(damage) => content.miss(&look, damage.what.clone()),
+        }
+        if let Some((call, entered)) = look.waited {
+            // The recorder looks after a call because some of the work is complete.
+            let running = self.running.iter().filter_map(|&at| self.works.get(at));
+            let written = content.written(running.flat_map(|work| content.changed_by(work)));
+            self.found
+                .extend(written.map(|written| (At::Proof(call), written)));
+            // Work that another call has proved complete meanwhile; this one has looked first.
+            let overtaken = self.recent.iter().filter(|&&(time, _)| time >= entered);
+            for &(_, call) in overtaken {
+                let works = self.proved_by.get(&call).into_iter().flatten();
+                let works = works.filter_map(|&at| self.works.get(at));
+                let words = works.flat_map(|work| content.changed_since(work, look.time));
+                let written = content.written(words);
+                self.found
+                    .extend(written.map(|written| (At::Proof(call), written)));
+            }
+        }
+        self.tell(Some(memory.id));
+    }
+
+    /// What the program may know of work, in memory that has changed or in all.
+    fn tell(&mut self, memory: Option<ObjectId>) {
+        let Self {
+            works,
+            contents,
+            told,
+            found,
+            ..
+        } = self;
+        for (at, known) in told {
+            let Some(work) = works.get(*at) else { continue };
+            let contents = contents
+                .iter()
+                .filter(|(id, _)| memory.is_none_or(|memory| memory == **id));
+            for (&id, content) in contents {
+                let words = content.changed_by(work);
+                let written = content.written(words.filter(|&word| known.insert((id, word))));
+                let call = work.told.unwrap_or_default();
+                found.extend(written.map(|written| (At::Told(call), written)));
             }
         }
     }
-    found
+
+    fn prove(&mut self, call: u64, time: u64) {
+        if self.recent.len() >= MOST_RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((time, call));
+        let proved = self.proved_by.get(&call).map_or(&[][..], Vec::as_slice);
+        for content in self.contents.values() {
+            let works = proved.iter().filter_map(|&at| self.works.get(at));
+            let written = content.written(works.flat_map(|work| content.changed_by(work)));
+            self.found
+                .extend(written.map(|written| (At::Proof(call), written)));
+        }
+        self.told.retain(|(at, _)| !proved.contains(at));
+        for at in proved {
+            self.running.remove(at);
+        }
+    }
 }

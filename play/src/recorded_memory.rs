@@ -3,7 +3,9 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_model::{CompletedBy, HostWrites, looked, looked_before};
+use cutape_model::{
+    CompletedBy, HostWrites, looked, looked_before, written_values as stream_values,
+};
 use cutape_registry::{Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -41,6 +43,7 @@ impl RecordedMemory {
         let mut calls = Vec::new();
         let mut looks = Vec::new();
         let mut begun = FxHashMap::default();
+        let mut values = FxHashMap::default();
         for call in trace.calls() {
             calls.resize(call.index as usize, (0, 0));
             calls.push((call.thread, call.ticks));
@@ -57,6 +60,12 @@ impl RecordedMemory {
                 found.add_notes(&writes, &call, &mut looks);
             }
             writes.apply(&call);
+            if writes.has_written(&call) {
+                let own = stream_values(function, &call);
+                if !own.is_empty() {
+                    values.insert(call.index, own);
+                }
+            }
             if writes.has_written(&call) && !gives_bytes(function, &call) {
                 let copy = matches!(function.family, Family::Copy(_));
                 let copy = copy.then_some((call.thread, call.number));
@@ -71,11 +80,15 @@ impl RecordedMemory {
             (!is_brought).then_some(looked)
         };
         let completed = writes.completed();
+        let mut written_values = Vec::new();
         let works = Work::all(&completed, begun);
         for one in &completed {
             if let CompletedBy::Call(call, time) = one.proof {
                 let proofs = found.proofs.entry(of_call(call).0).or_default();
                 proofs.push((call, time));
+                let values = values.get(&one.write.call).into_iter().flatten();
+                let values = values.filter(|value| value.0 == one.write.bytes);
+                written_values.extend(values.map(|value| (time, value.clone())));
             }
         }
         for proofs in found.proofs.values_mut() {
@@ -83,7 +96,7 @@ impl RecordedMemory {
             proofs.dedup();
         }
         let told = |call| of_call(call).1;
-        for (at, memory) in written(trace, &looks, &works, told) {
+        for (at, memory) in written(trace, &looks, &works, &written_values, told) {
             match at {
                 At::Proof(call) => {
                     found.seen.insert(call);
@@ -135,12 +148,16 @@ impl RecordedMemory {
                         address: note.address,
                         bytes,
                         time,
-                        waited_since: is_after.then_some(call.ticks),
+                        waited: is_after.then_some((call.index, call.ticks)),
                     };
                     if !is_after {
                         let before = self.looked_before.entry(call.index).or_default();
                         before.push(look.clone());
                         self.seen.insert(call.index);
+                    }
+                    if is_after {
+                        let proofs = self.proofs.entry(call.thread).or_default();
+                        proofs.push((call.index, time));
                     }
                     looks.push(look);
                 }

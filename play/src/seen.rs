@@ -62,9 +62,10 @@ impl Seen {
 
     /// The same; an error if some of it cannot be read or written.
     pub(crate) fn put_all(&mut self, written: &Written, start: u64) -> Result<(), MissingBytes> {
-        match self.put(written, start) {
-            true => Ok(()),
-            false => Err(MissingBytes(format!(
+        match (&written.missing, self.put(written, start)) {
+            (Some(why), _) => Err(MissingBytes(why.clone())),
+            (None, true) => Ok(()),
+            (None, false) => Err(MissingBytes(format!(
                 "the program's memory at {start:#x} cannot be written"
             ))),
         }

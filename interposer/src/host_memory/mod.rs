@@ -99,6 +99,7 @@ pub(crate) fn created(frame: &Frame, origin: Origin) {
         length,
         context: current_context(),
         is_exclusive,
+        is_managed: origin == Origin::Managed,
         ..Range::default()
     };
     insert(start, range);
@@ -234,11 +235,14 @@ pub(crate) fn before_operands(
 #[cold]
 fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
     let function = frame.description();
-    // A readback into a range that no work can reach needs no look.
+    // A readback into a range that no work can reach needs no look. One of managed memory has none.
     let needs_look = |table: &Table, &(address, access): &Operand| {
         let start = table.find(address)?;
         let is_readback = matches!(access, Access::Readback(_));
-        let is_needed = !is_readback || table.is_shadowed(start) || table.is_seen_at_calls(start);
+        let is_needed = !is_readback
+            || table.is_shadowed(start)
+            || table.is_managed(start)
+            || table.is_seen_at_calls(start);
         is_needed.then_some((start, access))
     };
     {

@@ -34,6 +34,7 @@ pub(super) struct Range {
     pub(super) is_ending: bool,
     /// It is not compared.
     pub(super) is_skipped: bool,
+    pub(super) is_managed: bool,
     /// Managed, and the host must not touch it while the device works.
     pub(super) is_exclusive: bool,
     /// Its content as the trace has it; `None` until work can reach it.
@@ -245,6 +246,13 @@ impl Table {
     pub(super) fn is_shadowed(&self, start: u64) -> bool {
         let range = self.ranges.get(&start);
         range.is_some_and(|range| range.shadow.is_some())
+    }
+
+    /// Whether a range is managed memory.
+    pub(super) fn is_managed(&self, start: u64) -> bool {
+        self.ranges
+            .get(&start)
+            .is_some_and(|range| range.is_managed)
     }
 
     /// Takes from the ranges the work that is complete, and returns the ranges that it may have
