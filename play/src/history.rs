@@ -46,8 +46,10 @@ pub(crate) struct Written {
     pub(crate) missing: Option<String>,
 }
 
-/// Work whose bytes are only in what the recorder found.
+/// Work that may write such memory.
 pub(crate) struct Work {
+    /// The call that enqueues it.
+    call: u64,
     /// Where it may write.
     bytes: Range<u64>,
     /// When the recorder had looked before it, in ticks.
@@ -56,6 +58,8 @@ pub(crate) struct Work {
     told: Option<u64>,
     /// The call that proves it complete, and when.
     proof: Option<(u64, u64)>,
+    /// The bytes are known without the recorder's looks.
+    is_known: bool,
 }
 
 /// Since when it is known what work has written.
@@ -68,8 +72,12 @@ pub(crate) enum At {
 }
 
 impl Work {
-    /// That of all writes of calls for which `begun` knows when the recorder had looked.
-    pub(crate) fn all(writes: &[CompletedWrite], begun: impl Fn(u64) -> Option<u64>) -> Vec<Self> {
+    /// That of all writes; `begun` says of a call when the recorder had looked, and whether the bytes
+    /// are known without its looks.
+    pub(crate) fn all(
+        writes: &[CompletedWrite],
+        begun: impl Fn(u64) -> Option<(u64, bool)>,
+    ) -> Vec<Self> {
         let proofs = writes.iter().filter_map(|one| match one.proof {
             CompletedBy::Call(call, time) => {
                 Some(((one.write.call, one.write.bytes.start), (call, time)))
@@ -91,9 +99,12 @@ impl Work {
             proofs.get(&(call, start)).copied()
         };
         let works = writes.iter().filter_map(|CompletedWrite { write, .. }| {
+            let (begun, is_known) = begun(write.call)?;
             Some(Self {
+                call: write.call,
+                is_known,
                 bytes: write.bytes.clone(),
-                begun: begun(write.call)?,
+                begun,
                 told: write.known_since,
                 proof: proof(write.call, write.bytes.start),
             })
@@ -125,10 +136,15 @@ impl Content {
         }
     }
 
+    /// The address of a word.
+    fn address(&self, word: usize) -> u64 {
+        (self.memory.addresses.start / WORD + word as u64) * WORD
+    }
+
     /// The part of a word, from the start of the memory.
     fn word(&self, word: usize) -> Range<usize> {
         let Range { start, end } = self.memory.addresses;
-        let address = (start / WORD + word as u64) * WORD;
+        let address = self.address(word);
         let offset = |address: u64| address.clamp(start, end).saturating_sub(start) as usize;
         offset(address)..offset(address.saturating_add(WORD))
     }
@@ -249,6 +265,15 @@ enum Event {
 /// So many proofs are remembered for looks of calls that return later.
 const MOST_RECENT: usize = 256;
 
+/// Work that the program may know to be complete.
+struct Told {
+    work: usize,
+    /// Of these words it is known what it has written.
+    words: FxHashSet<(ObjectId, usize)>,
+    /// Addresses that later work writes: what changes there is not known to be of this.
+    others: Vec<Range<u64>>,
+}
+
 /// What is known at a time.
 struct Account<'a> {
     works: &'a [Work],
@@ -257,9 +282,7 @@ struct Account<'a> {
     contents: FxHashMap<ObjectId, Content>,
     /// Work that is not proved complete.
     running: BTreeSet<usize>,
-    /// Work that the program may know to be complete, with the words of which it is known what it
-    /// has written.
-    told: Vec<(usize, FxHashSet<(ObjectId, usize)>)>,
+    told: Vec<Told>,
     /// The last proofs: time, call.
     recent: VecDeque<(u64, u64)>,
     found: Vec<(At, Written)>,
@@ -283,6 +306,9 @@ pub(crate) fn written(
     let mut proved_by: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (at, work) in works.iter().enumerate() {
         events.push((work.begun, Event::Begin(at)));
+        if work.is_known {
+            continue;
+        }
         events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         if let Some((call, time)) = work.proof {
             let proved = proved_by.entry(call).or_default();
@@ -311,9 +337,13 @@ pub(crate) fn written(
                 }
             }
             Event::Look(at) => _ = looks.get(at).map(|look| account.look(trace, look)),
-            Event::Begin(at) => _ = account.running.insert(at),
+            Event::Begin(at) => account.begin(at),
             Event::Told(at) => {
-                account.told.push((at, FxHashSet::default()));
+                account.told.push(Told {
+                    work: at,
+                    words: FxHashSet::default(),
+                    others: Vec::new(),
+                });
                 account.tell(None);
             }
             Event::Proof(call) => account.prove(call, time),
@@ -323,6 +353,28 @@ pub(crate) fn written(
 }
 
 impl Account<'_> {
+    fn begin(&mut self, at: usize) {
+        let Some(work) = self.works.get(at) else {
+            return;
+        };
+        if !work.is_known {
+            self.running.insert(at);
+        }
+        self.told.retain_mut(|one| {
+            let Some(told) = self.works.get(one.work) else {
+                return false;
+            };
+            // The work that tells of it comes after it.
+            if told.told != Some(work.call) {
+                one.others.push(work.bytes.clone());
+            }
+            let Range { start, end } = &told.bytes;
+            !one.others
+                .iter()
+                .any(|other| other.start <= *start && *end <= other.end)
+        });
+    }
+
     fn look(&mut self, trace: &Trace, look: &Look) {
         let memory = &look.memory;
         if !self.contents.contains_key(&memory.id) {
@@ -365,14 +417,20 @@ impl Account<'_> {
             found,
             ..
         } = self;
-        for (at, known) in told {
-            let Some(work) = works.get(*at) else { continue };
+        for one in told {
+            let Some(work) = works.get(one.work) else {
+                continue;
+            };
             let contents = contents
                 .iter()
                 .filter(|(id, _)| memory.is_none_or(|memory| memory == **id));
             for (&id, content) in contents {
-                let words = content.changed_by(work);
-                let written = content.written(words.filter(|&word| known.insert((id, word))));
+                let words = content.changed_by(work).filter(|&word| {
+                    let address = content.address(word);
+                    let is_own = !one.others.iter().any(|other| other.contains(&address));
+                    is_own && one.words.insert((id, word))
+                });
+                let written = content.written(words);
                 let call = work.told.unwrap_or_default();
                 found.extend(written.map(|written| (At::Told(call), written)));
             }
@@ -391,7 +449,7 @@ impl Account<'_> {
             self.found
                 .extend(written.map(|written| (At::Proof(call), written)));
         }
-        self.told.retain(|(at, _)| !proved.contains(at));
+        self.told.retain(|one| !proved.contains(&one.work));
         for at in proved {
             self.running.remove(at);
         }

@@ -61,9 +61,10 @@ pub struct CallId {
 impl Begun {
     /// Whether it is a query that found work complete in the recording.
     pub fn found_complete(&self) -> bool {
-        let What::Query(Some(recorded)) = &self.what else {
+        let What::Query(Some(answer)) = &self.what else {
             return false;
         };
+        let recorded = &answer.recorded;
         let is_poll = known(recorded).is_some_and(|function| sort_of(function) == Sort::Poll);
         is_poll && recorded.succeeded()
     }
@@ -92,8 +93,16 @@ enum What {
     /// The driver's answer counts.
     Own,
     /// A query, and the recorded answer.
-    Query(Option<Box<Call<'static>>>),
+    Query(Option<Box<Answer>>),
     Effect(Box<Effect>),
+}
+
+/// A recorded query.
+#[derive(Debug)]
+struct Answer {
+    recorded: Call<'static>,
+    /// The recorded thread, if the query shows something of memory.
+    shows: Option<usize>,
 }
 
 /// A call with an effect.
@@ -353,26 +362,37 @@ impl Player {
         }
     }
 
-    fn begin_query(
-        &self,
-        mut state: MutexGuard<'_, State>,
+    fn begin_query<'l>(
+        &'l self,
+        mut state: MutexGuard<'l, State>,
         live: LiveCall<'_>,
         sort: Sort,
     ) -> Turn {
-        let answer = state.answer(live, sort);
-        if let Some(call) = &answer
-            && let Some(thread) = state.thread()
-            && let Some(own) = state.threads.all.get_mut(thread)
-            && own.sees(call)
-        {
-            let mut state = self.await_others(state, thread, call);
-            self.begin_memory(&mut state, thread, call);
-            self.see_memory(&mut state, thread, call);
+        let Some(recorded) = state.answer(live, sort) else {
+            return Turn::Make(Begun {
+                what: What::Query(None),
+            });
+        };
+        let thread = state.thread().filter(|&thread| {
+            let own = state.threads.all.get_mut(thread);
+            own.is_some_and(|own| own.sees(&recorded))
+        });
+        if let Some(thread) = thread {
+            state = self.await_others(state, thread, &recorded);
+            self.begin_memory(&mut state, thread, &recorded);
         }
-        match answer.as_ref().and_then(|call| call.leave) {
-            Some(leave) if leave.result != 0 => Turn::Return(leave.result),
+        match recorded.leave {
+            Some(leave) if leave.result != 0 => {
+                if let Some(thread) = thread {
+                    self.see_memory(&mut state, thread, &recorded);
+                }
+                Turn::Return(leave.result)
+            }
             _ => Turn::Make(Begun {
-                what: What::Query(answer.map(Box::new)),
+                what: What::Query(Some(Box::new(Answer {
+                    recorded,
+                    shows: thread,
+                }))),
             }),
         }
     }
@@ -391,10 +411,14 @@ impl Player {
             What::Query(answer) => {
                 IS_INSIDE.set(false);
                 let mut state = self.lock();
-                let Some(recorded) = answer else {
+                let Some(answer) = answer else {
                     state.take_own(live, result);
                     return result;
                 };
+                let Answer { recorded, shows } = *answer;
+                if let Some(thread) = shows {
+                    self.see_memory(&mut state, thread, &recorded);
+                }
                 let needs_driver = |param: &Param| matches!(param.role, Role::Get(_));
                 if result != 0 && function.params.iter().any(needs_driver) {
                     let thread = state.thread().unwrap_or(0);

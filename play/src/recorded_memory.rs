@@ -59,19 +59,18 @@ impl RecordedMemory {
                 if !own.is_empty() {
                     values.insert(call.index, own);
                 }
-            }
-            if writes.has_written(&call) && !gives_bytes(function, &call) {
                 let copy = matches!(function.family, Family::Copy(_));
                 let copy = copy.then_some((call.thread, call.number));
                 let looked = looked_before(&call).unwrap_or(call.ticks);
-                begun.insert(call.index, (looked, copy));
+                let is_given = gives_bytes(function, &call);
+                begun.insert(call.index, (looked, is_given, copy));
             }
         }
         let of_call = |call: u64| calls.get(call as usize).copied().unwrap_or_default();
         let begun = |call| {
-            let &(looked, copy) = begun.get(&call)?;
+            let &(looked, is_given, copy) = begun.get(&call)?;
             let is_brought = copy.is_some_and(|copy| found.brought.contains_key(&copy));
-            (!is_brought).then_some(looked)
+            Some((looked, is_given || is_brought))
         };
         let completed = writes.completed();
         let mut written_values = Vec::new();
