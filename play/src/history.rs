@@ -12,8 +12,9 @@ use cutape_format::{Snapshot, Trace};
 use cutape_model::{CompletedBy, CompletedWrite, ObjectId, WrittenValue};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The unit in which it is decided who has written memory, in bytes.
-pub(crate) const WORD: u64 = 8;
+/// The unit in which it is decided who has written memory, in bytes: the shortest value that a stream
+/// writes.
+pub(crate) const WORD: u64 = 4;
 
 /// An allocation of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +120,8 @@ struct Content {
     bytes: Vec<u8>,
     changed: Vec<u64>,
     last_change: u64,
+    /// When the last work on each word began whose bytes are known.
+    known: Vec<u64>,
     /// Why some of the bytes are not known.
     missing: Option<String>,
 }
@@ -126,11 +129,13 @@ struct Content {
 impl Content {
     fn of(memory: &Memory) -> Self {
         let Range { start, end } = memory.addresses;
+        let words = end.div_ceil(WORD).saturating_sub(start / WORD) as usize;
         Self {
             memory: memory.clone(),
             // Bytes in no note are zero.
             bytes: vec![0; end.saturating_sub(start) as usize],
-            changed: vec![0; end.div_ceil(WORD).saturating_sub(start / WORD) as usize],
+            changed: vec![0; words],
+            known: vec![0; words],
             last_change: 0,
             missing: None,
         }
@@ -216,7 +221,10 @@ impl Content {
             true => self.words(&work.bytes),
             false => 0..0,
         };
-        words.filter(move |&word| self.changed.get(word).is_some_and(|&at| at >= since))
+        // What later work writes is its own.
+        let is_its = |word| self.known.get(word).is_some_and(|&at| at <= work.begun);
+        let is_changed = move |word| self.changed.get(word).is_some_and(|&at| at >= since);
+        words.filter(move |&word| is_changed(word) && is_its(word))
     }
 
     /// The words that work has changed, as far as that is known.
@@ -357,7 +365,20 @@ impl Account<'_> {
         let Some(work) = self.works.get(at) else {
             return;
         };
-        if !work.is_known {
+        if work.is_known {
+            for content in self.contents.values_mut() {
+                let words = content.words(&work.bytes);
+                let is_whole = |word: &usize| {
+                    let address = content.address(*word);
+                    work.bytes.start <= address && address + WORD <= work.bytes.end
+                };
+                let first = words.clone().find(is_whole).unwrap_or(words.end);
+                let last = words.clone().rfind(is_whole);
+                let words = first..last.map_or(first, |last| last + 1);
+                let known = content.known.get_mut(words).unwrap_or_default();
+                known.fill(work.begun);
+            }
+        } else {
             self.running.insert(at);
         }
         self.told.retain_mut(|one| {
