@@ -434,7 +434,8 @@ impl Player {
                     live.add_outputs(&mut made, &recorded, result);
                     let now = state.comparison.enter();
                     let as_read = made.at_place_of(&recorded);
-                    state.comparison.take_live(&as_read, now);
+                    let found = state.comparison.take_live(&as_read, now);
+                    state.comparison.bind(recorded.index, found);
                 }
                 state.write_values(live, &recorded);
                 recorded.leave.map_or(result, |leave| leave.result)
