@@ -5,6 +5,7 @@
 //! depends on nothing and allocates nothing; beyond lookups it only evaluates lengths.
 #![no_std]
 
+mod asks;
 mod convention;
 mod extent;
 mod family;
