@@ -149,7 +149,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     if outcome.traces.is_empty() {
         let program = arguments.program.first();
         let advice = program
-            .and_then(|program| cutape_recording::advice(Path::new(program)))
+            .and_then(|program| cutape_recording::advice(Path::new(program), "record"))
             .unwrap_or_else(|| {
                 "if it uses CUDA, `cutape record --help` lists possible causes".to_owned()
             });

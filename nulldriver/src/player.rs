@@ -35,11 +35,9 @@ pub(crate) fn call() -> Option<CallId> {
     CALL.get()
 }
 
-/// The work of a call copies to an address of the program's memory now.
-pub(crate) fn deliver(call: CallId, address: u64) {
-    if let Some(player) = player() {
-        player.deliver(call, address);
-    }
+/// The work of a call copies to an address of the program's memory now. False if the driver has to.
+pub(crate) fn deliver(call: CallId, address: u64) -> bool {
+    player().is_some_and(|player| player.deliver(call, address))
 }
 
 /// The work of a call calls a function of the program now, or writes a value.

@@ -113,6 +113,15 @@ impl Copies {
         Ok(moved.collect())
     }
 
+    /// Looks where the recorder looked before a call, or after it.
+    fn look(&mut self, comparison: &OneByOne<'_>, recorded: u64, is_after: bool) {
+        for look in self.recorded.looked(recorded, is_after) {
+            if let Some(live) = self.live(comparison, recorded, look.address) {
+                self.seen.look(look, live);
+            }
+        }
+    }
+
     /// The program makes a recorded call: what it is to copy to the host, and what the recorder found
     /// before it.
     pub(crate) fn begin(
@@ -121,11 +130,7 @@ impl Copies {
         function: &Function,
         recorded: &Call<'static>,
     ) -> Result<(), MissingBytes> {
-        for look in self.recorded.looked_before(recorded.index) {
-            if let Some(live) = self.live(comparison, recorded.index, look.address) {
-                self.seen.look(look, live);
-            }
-        }
+        self.look(comparison, recorded.index, false);
         let id = (recorded.thread, recorded.number);
         let leave = recorded.leave.iter().flat_map(|leave| leave.snapshots());
         let mut complete = leave.filter(|snapshot| is_copied(function, snapshot));
@@ -149,18 +154,19 @@ impl Copies {
         Ok(())
     }
 
-    /// The work of a call copies to an address of the program now.
+    /// The work of a call copies to an address of the program now. False if the driver has to do that:
+    /// the program gives the bytes.
     pub(crate) fn deliver(
         &mut self,
         trace: &Trace,
         call: CallId,
         address: u64,
-    ) -> Result<(), MissingBytes> {
+    ) -> Result<bool, MissingBytes> {
         let at = |one: &Pending| one.rows.first().is_some_and(|row| row.0 == address);
         match self.take((call.thread, call.number), at) {
-            Some(copy) => self.write(trace, &copy),
+            Some(copy) => self.write(trace, &copy).map(|()| true),
             // A further row, or what the recorder looks for in shared memory.
-            None => Ok(()),
+            None => Ok(!self.recorded.is_given(call.index)),
         }
     }
 
@@ -225,6 +231,7 @@ impl Copies {
         for one in self.cassette.take_after(recorded.index) {
             self.put_one(comparison, &one)?;
         }
+        self.look(comparison, recorded.index, true);
         if recorded.has_notes() {
             for note in recorded.notes() {
                 let Note::Readback(note, _) = note else {

@@ -12,8 +12,9 @@ use cutape_format::{Snapshot, Trace};
 use cutape_model::{CompletedBy, CompletedWrite, ObjectId, WrittenValue};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The unit in which it is decided who has written memory, in bytes.
-pub(crate) const WORD: u64 = 8;
+/// The unit in which it is decided who has written memory, in bytes: the shortest value that a stream
+/// writes.
+pub(crate) const WORD: u64 = 4;
 
 /// An allocation of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +47,10 @@ pub(crate) struct Written {
     pub(crate) missing: Option<String>,
 }
 
-/// Work whose bytes are only in what the recorder found.
+/// Work that may write such memory.
 pub(crate) struct Work {
+    /// The call that enqueues it.
+    call: u64,
     /// Where it may write.
     bytes: Range<u64>,
     /// When the recorder had looked before it, in ticks.
@@ -56,6 +59,8 @@ pub(crate) struct Work {
     told: Option<u64>,
     /// The call that proves it complete, and when.
     proof: Option<(u64, u64)>,
+    /// The bytes are known without the recorder's looks.
+    is_known: bool,
 }
 
 /// Since when it is known what work has written.
@@ -68,8 +73,12 @@ pub(crate) enum At {
 }
 
 impl Work {
-    /// That of all writes of calls for which `begun` knows when the recorder had looked.
-    pub(crate) fn all(writes: &[CompletedWrite], begun: impl Fn(u64) -> Option<u64>) -> Vec<Self> {
+    /// That of all writes; `begun` says of a call when the recorder had looked, and whether the bytes
+    /// are known without its looks.
+    pub(crate) fn all(
+        writes: &[CompletedWrite],
+        begun: impl Fn(u64) -> Option<(u64, bool)>,
+    ) -> Vec<Self> {
         let proofs = writes.iter().filter_map(|one| match one.proof {
             CompletedBy::Call(call, time) => {
                 Some(((one.write.call, one.write.bytes.start), (call, time)))
@@ -91,9 +100,12 @@ impl Work {
             proofs.get(&(call, start)).copied()
         };
         let works = writes.iter().filter_map(|CompletedWrite { write, .. }| {
+            let (begun, is_known) = begun(write.call)?;
             Some(Self {
+                call: write.call,
+                is_known,
                 bytes: write.bytes.clone(),
-                begun: begun(write.call)?,
+                begun,
                 told: write.known_since,
                 proof: proof(write.call, write.bytes.start),
             })
@@ -108,6 +120,8 @@ struct Content {
     bytes: Vec<u8>,
     changed: Vec<u64>,
     last_change: u64,
+    /// When the last work on each word began whose bytes are known.
+    known: Vec<u64>,
     /// Why some of the bytes are not known.
     missing: Option<String>,
 }
@@ -115,20 +129,27 @@ struct Content {
 impl Content {
     fn of(memory: &Memory) -> Self {
         let Range { start, end } = memory.addresses;
+        let words = end.div_ceil(WORD).saturating_sub(start / WORD) as usize;
         Self {
             memory: memory.clone(),
             // Bytes in no note are zero.
             bytes: vec![0; end.saturating_sub(start) as usize],
-            changed: vec![0; end.div_ceil(WORD).saturating_sub(start / WORD) as usize],
+            changed: vec![0; words],
+            known: vec![0; words],
             last_change: 0,
             missing: None,
         }
     }
 
+    /// The address of a word.
+    fn address(&self, word: usize) -> u64 {
+        (self.memory.addresses.start / WORD + word as u64) * WORD
+    }
+
     /// The part of a word, from the start of the memory.
     fn word(&self, word: usize) -> Range<usize> {
         let Range { start, end } = self.memory.addresses;
-        let address = (start / WORD + word as u64) * WORD;
+        let address = self.address(word);
         let offset = |address: u64| address.clamp(start, end).saturating_sub(start) as usize;
         offset(address)..offset(address.saturating_add(WORD))
     }
@@ -200,7 +221,10 @@ impl Content {
             true => self.words(&work.bytes),
             false => 0..0,
         };
-        words.filter(move |&word| self.changed.get(word).is_some_and(|&at| at >= since))
+        // What later work writes is its own.
+        let is_its = |word| self.known.get(word).is_some_and(|&at| at <= work.begun);
+        let is_changed = move |word| self.changed.get(word).is_some_and(|&at| at >= since);
+        words.filter(move |&word| is_changed(word) && is_its(word))
     }
 
     /// The words that work has changed, as far as that is known.
@@ -249,6 +273,15 @@ enum Event {
 /// So many proofs are remembered for looks of calls that return later.
 const MOST_RECENT: usize = 256;
 
+/// Work that the program may know to be complete.
+struct Told {
+    work: usize,
+    /// Of these words it is known what it has written.
+    words: FxHashSet<(ObjectId, usize)>,
+    /// Addresses that later work writes: what changes there is not known to be of this.
+    others: Vec<Range<u64>>,
+}
+
 /// What is known at a time.
 struct Account<'a> {
     works: &'a [Work],
@@ -257,9 +290,7 @@ struct Account<'a> {
     contents: FxHashMap<ObjectId, Content>,
     /// Work that is not proved complete.
     running: BTreeSet<usize>,
-    /// Work that the program may know to be complete, with the words of which it is known what it
-    /// has written.
-    told: Vec<(usize, FxHashSet<(ObjectId, usize)>)>,
+    told: Vec<Told>,
     /// The last proofs: time, call.
     recent: VecDeque<(u64, u64)>,
     found: Vec<(At, Written)>,
@@ -283,6 +314,9 @@ pub(crate) fn written(
     let mut proved_by: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (at, work) in works.iter().enumerate() {
         events.push((work.begun, Event::Begin(at)));
+        if work.is_known {
+            continue;
+        }
         events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         if let Some((call, time)) = work.proof {
             let proved = proved_by.entry(call).or_default();
@@ -311,9 +345,13 @@ pub(crate) fn written(
                 }
             }
             Event::Look(at) => _ = looks.get(at).map(|look| account.look(trace, look)),
-            Event::Begin(at) => _ = account.running.insert(at),
+            Event::Begin(at) => account.begin(at),
             Event::Told(at) => {
-                account.told.push((at, FxHashSet::default()));
+                account.told.push(Told {
+                    work: at,
+                    words: FxHashSet::default(),
+                    others: Vec::new(),
+                });
                 account.tell(None);
             }
             Event::Proof(call) => account.prove(call, time),
@@ -323,6 +361,41 @@ pub(crate) fn written(
 }
 
 impl Account<'_> {
+    fn begin(&mut self, at: usize) {
+        let Some(work) = self.works.get(at) else {
+            return;
+        };
+        if work.is_known {
+            for content in self.contents.values_mut() {
+                let words = content.words(&work.bytes);
+                let is_whole = |word: &usize| {
+                    let address = content.address(*word);
+                    work.bytes.start <= address && address + WORD <= work.bytes.end
+                };
+                let first = words.clone().find(is_whole).unwrap_or(words.end);
+                let last = words.clone().rfind(is_whole);
+                let words = first..last.map_or(first, |last| last + 1);
+                let known = content.known.get_mut(words).unwrap_or_default();
+                known.fill(work.begun);
+            }
+        } else {
+            self.running.insert(at);
+        }
+        self.told.retain_mut(|one| {
+            let Some(told) = self.works.get(one.work) else {
+                return false;
+            };
+            // The work that tells of it comes after it.
+            if told.told != Some(work.call) {
+                one.others.push(work.bytes.clone());
+            }
+            let Range { start, end } = &told.bytes;
+            !one.others
+                .iter()
+                .any(|other| other.start <= *start && *end <= other.end)
+        });
+    }
+
     fn look(&mut self, trace: &Trace, look: &Look) {
         let memory = &look.memory;
         if !self.contents.contains_key(&memory.id) {
@@ -365,14 +438,20 @@ impl Account<'_> {
             found,
             ..
         } = self;
-        for (at, known) in told {
-            let Some(work) = works.get(*at) else { continue };
+        for one in told {
+            let Some(work) = works.get(one.work) else {
+                continue;
+            };
             let contents = contents
                 .iter()
                 .filter(|(id, _)| memory.is_none_or(|memory| memory == **id));
             for (&id, content) in contents {
-                let words = content.changed_by(work);
-                let written = content.written(words.filter(|&word| known.insert((id, word))));
+                let words = content.changed_by(work).filter(|&word| {
+                    let address = content.address(word);
+                    let is_own = !one.others.iter().any(|other| other.contains(&address));
+                    is_own && one.words.insert((id, word))
+                });
+                let written = content.written(words);
                 let call = work.told.unwrap_or_default();
                 found.extend(written.map(|written| (At::Told(call), written)));
             }
@@ -391,7 +470,7 @@ impl Account<'_> {
             self.found
                 .extend(written.map(|written| (At::Proof(call), written)));
         }
-        self.told.retain(|(at, _)| !proved.contains(at));
+        self.told.retain(|one| !proved.contains(&one.work));
         for at in proved {
             self.running.remove(at);
         }

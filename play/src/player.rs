@@ -61,9 +61,10 @@ pub struct CallId {
 impl Begun {
     /// Whether it is a query that found work complete in the recording.
     pub fn found_complete(&self) -> bool {
-        let What::Query(Some(recorded)) = &self.what else {
+        let What::Query(Some(answer)) = &self.what else {
             return false;
         };
+        let recorded = &answer.recorded;
         let is_poll = known(recorded).is_some_and(|function| sort_of(function) == Sort::Poll);
         is_poll && recorded.succeeded()
     }
@@ -92,8 +93,16 @@ enum What {
     /// The driver's answer counts.
     Own,
     /// A query, and the recorded answer.
-    Query(Option<Box<Call<'static>>>),
+    Query(Option<Box<Answer>>),
     Effect(Box<Effect>),
+}
+
+/// A recorded query.
+#[derive(Debug)]
+struct Answer {
+    recorded: Call<'static>,
+    /// The recorded thread, if the query shows something of memory.
+    shows: Option<usize>,
 }
 
 /// A call with an effect.
@@ -238,7 +247,7 @@ impl Player {
         let sort = sort_of(function);
         let own = || Turn::Make(Begun { what: What::Own });
         // Calls of callbacks that the driver calls are not recorded as others are.
-        if sort == Sort::EntryPoint || IS_INSIDE.get() || !self.is_of_this_process() {
+        if sort == Sort::Own || IS_INSIDE.get() || !self.is_of_this_process() {
             return own();
         }
         let live = LiveCall { function, words };
@@ -357,9 +366,9 @@ impl Player {
         }
     }
 
-    fn begin_query(
-        &self,
-        mut state: MutexGuard<'_, State>,
+    fn begin_query<'l>(
+        &'l self,
+        mut state: MutexGuard<'l, State>,
         live: LiveCall<'_>,
         sort: Sort,
     ) -> Turn {
@@ -367,21 +376,32 @@ impl Player {
         if let Some(own) = own.and_then(|thread| state.threads.all.get_mut(thread)) {
             own.asked += 1;
         }
-        let answer = state.answer(live, sort);
-        if let Some(call) = &answer
-            && let Some(thread) = state.thread()
-            && let Some(own) = state.threads.all.get_mut(thread)
-            && own.sees(call)
-        {
-            let mut state = self.await_others(state, thread, call);
-            state.show_before(call.index, true);
-            self.begin_memory(&mut state, thread, call);
-            self.see_memory(&mut state, thread, call);
+        let Some(recorded) = state.answer(live, sort) else {
+            return Turn::Make(Begun {
+                what: What::Query(None),
+            });
+        };
+        let thread = state.thread().filter(|&thread| {
+            let own = state.threads.all.get_mut(thread);
+            own.is_some_and(|own| own.sees(&recorded))
+        });
+        if let Some(thread) = thread {
+            state = self.await_others(state, thread, &recorded);
+            state.show_before(recorded.index, true);
+            self.begin_memory(&mut state, thread, &recorded);
         }
-        match answer.as_ref().and_then(|call| call.leave) {
-            Some(leave) if leave.result != 0 => Turn::Return(leave.result),
+        match recorded.leave {
+            Some(leave) if leave.result != 0 => {
+                if let Some(thread) = thread {
+                    self.see_memory(&mut state, thread, &recorded);
+                }
+                Turn::Return(leave.result)
+            }
             _ => Turn::Make(Begun {
-                what: What::Query(answer.map(Box::new)),
+                what: What::Query(Some(Box::new(Answer {
+                    recorded,
+                    shows: thread,
+                }))),
             }),
         }
     }
@@ -400,10 +420,14 @@ impl Player {
             What::Query(answer) => {
                 IS_INSIDE.set(false);
                 let mut state = self.lock();
-                let Some(recorded) = answer else {
+                let Some(answer) = answer else {
                     state.take_own(live, result);
                     return result;
                 };
+                let Answer { recorded, shows } = *answer;
+                if let Some(thread) = shows {
+                    self.see_memory(&mut state, thread, &recorded);
+                }
                 let needs_driver = |param: &Param| matches!(param.role, Role::Get(_));
                 if result != 0 && function.params.iter().any(needs_driver) {
                     let thread = state.thread().unwrap_or(0);
@@ -419,7 +443,8 @@ impl Player {
                     live.add_outputs(&mut made, &recorded, result);
                     let now = state.comparison.enter();
                     let as_read = made.at_place_of(&recorded);
-                    state.comparison.take_live(&as_read, now);
+                    let found = state.comparison.take_live(&as_read, now);
+                    state.comparison.bind(recorded.index, found);
                 }
                 state.write_values(live, &recorded);
                 recorded.leave.map_or(result, |leave| leave.result)
@@ -499,11 +524,14 @@ impl Player {
     }
 
     /// The work of a call copies to an address of the program's memory now: brings the recorded bytes.
-    pub fn deliver(&self, call: CallId, address: u64) {
+    /// False if the driver has to copy, since the program gives the bytes.
+    pub fn deliver(&self, call: CallId, address: u64) -> bool {
         let mut state = self.lock();
         let State { copies, trace, .. } = &mut *state;
         let delivered = copies.deliver(trace, call, address);
-        self.check_memory(&mut state, call, delivered);
+        let is_delivered = !matches!(delivered, Ok(false));
+        self.check_memory(&mut state, call, delivered.map(|_| ()));
+        is_delivered
     }
 
     /// Before the work of a call calls a function of the program, or writes a value that the program

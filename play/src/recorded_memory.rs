@@ -6,7 +6,7 @@ use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_model::{
     CompletedBy, HostWrites, looked, looked_before, written_values as stream_values,
 };
-use cutape_registry::{Family, Function, Role, StreamMemoryOp};
+use cutape_registry::{CopyOp, Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{At, Look, Memory, Work, Written, written};
@@ -18,8 +18,8 @@ use crate::threads::known;
 pub(crate) struct RecordedMemory {
     /// By thread and number of a copy: where it wrote, and the bytes.
     brought: FxHashMap<(u32, u64), Vec<(u64, Snapshot<'static>)>>,
-    /// By call: where the recorder looked before it.
-    looked_before: FxHashMap<u64, Vec<Look>>,
+    /// By call, and whether after it: where the recorder looked.
+    looked: FxHashMap<(u64, bool), Vec<Look>>,
     /// By call that proves work complete: what that has written.
     proved: FxHashMap<u64, Vec<Written>>,
     /// The same by call that may have told the program of it without a proof.
@@ -33,6 +33,8 @@ pub(crate) struct RecordedMemory {
     after_work: Vec<u64>,
     /// Calls that read host memory which pending work may write.
     readers_of_pending: FxHashSet<u64>,
+    /// Copies whose bytes the program gives.
+    given: FxHashSet<u64>,
 }
 
 impl RecordedMemory {
@@ -65,19 +67,22 @@ impl RecordedMemory {
                 if !own.is_empty() {
                     values.insert(call.index, own);
                 }
-            }
-            if writes.has_written(&call) && !gives_bytes(function, &call) {
                 let copy = matches!(function.family, Family::Copy(_));
                 let copy = copy.then_some((call.thread, call.number));
                 let looked = looked_before(&call).unwrap_or(call.ticks);
-                begun.insert(call.index, (looked, copy));
+                let has_source = has_source(function, &call) && !found.reads_pending(call.index);
+                if has_source {
+                    found.given.insert(call.index);
+                }
+                let is_given = has_source || gives_bytes(function, &call);
+                begun.insert(call.index, (looked, is_given, copy));
             }
         }
         let of_call = |call: u64| calls.get(call as usize).copied().unwrap_or_default();
         let begun = |call| {
-            let &(looked, copy) = begun.get(&call)?;
+            let &(looked, is_given, copy) = begun.get(&call)?;
             let is_brought = copy.is_some_and(|copy| found.brought.contains_key(&copy));
-            (!is_brought).then_some(looked)
+            Some((looked, is_given || is_brought))
         };
         let completed = writes.completed();
         let mut written_values = Vec::new();
@@ -150,11 +155,9 @@ impl RecordedMemory {
                         time,
                         waited: is_after.then_some((call.index, call.ticks)),
                     };
-                    if !is_after {
-                        let before = self.looked_before.entry(call.index).or_default();
-                        before.push(look.clone());
-                        self.seen.insert(call.index);
-                    }
+                    let known = self.looked.entry((call.index, is_after));
+                    known.or_default().push(look.clone());
+                    self.seen.insert(call.index);
                     if is_after {
                         let proofs = self.proofs.entry(call.thread).or_default();
                         proofs.push((call.index, time));
@@ -194,9 +197,10 @@ impl RecordedMemory {
         self.after_work.binary_search(&call).is_ok()
     }
 
-    /// Where the recorder looked before a call.
-    pub(crate) fn looked_before(&self, call: u64) -> &[Look] {
-        self.looked_before.get(&call).map_or(&[], Vec::as_slice)
+    /// Where the recorder looked before a call, or after it.
+    pub(crate) fn looked(&self, call: u64, is_after: bool) -> &[Look] {
+        let looked = self.looked.get(&(call, is_after));
+        looked.map_or(&[], Vec::as_slice)
     }
 
     /// What work has written that a call proves complete.
@@ -221,6 +225,11 @@ impl RecordedMemory {
         Some(of_copy.remove(at).1)
     }
 
+    /// Whether the program gives the bytes that a copy writes.
+    pub(crate) fn is_given(&self, call: u64) -> bool {
+        self.given.contains(&call)
+    }
+
     /// Whether a call reads host memory that pending work may write: the bytes are not the
     /// program's.
     pub(crate) fn reads_pending(&self, call: u64) -> bool {
@@ -240,6 +249,22 @@ fn gives_bytes(function: &Function, call: &Call<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the recording has the bytes of host memory that a copy reads, which are one range.
+fn has_source(function: &Function, call: &Call<'_>) -> bool {
+    let Family::Copy(op) = function.family else {
+        return false;
+    };
+    let is_source = |snapshot: Snapshot<'_>| {
+        let param = function.params.get(usize::from(snapshot.parameter));
+        let is_read = param.is_some_and(|param| matches!(param.role, Role::HostRead(_)));
+        snapshot.field == field::HOST_BYTES || snapshot.field == field::POINTEE && is_read
+    };
+    matches!(
+        op,
+        CopyOp::Unified(_) | CopyOp::Described(_) | CopyOp::Linear(_)
+    ) && call.snapshots().any(is_source)
 }
 
 /// Whether a snapshot of a call that has returned is what it has copied to the host.

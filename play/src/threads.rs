@@ -185,7 +185,7 @@ impl<'t> Thread<'t> {
         while let Some(call) = self.calls.get(self.next)
             && !has_effect(call)
         {
-            if known(call).is_some_and(|function| sort_of(function) != Sort::EntryPoint) {
+            if known(call).is_some_and(|function| sort_of(function) != Sort::Own) {
                 let request = comparison.recorded_request(call.index);
                 self.queries
                     .entry(request)

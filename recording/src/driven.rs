@@ -30,7 +30,7 @@ pub fn run_with_driver(
         [only] => program_file::find_alone(only)?,
         _ => program_file::find(name)?,
     };
-    program_file::check(&program)?;
+    program_file::check(&program, "play TRACE")?;
     let folder = LibraryFolder::new(driver)?;
     let mut command = Command::new(&program);
     command.args(words.iter().skip(1)).envs(variables);

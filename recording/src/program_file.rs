@@ -77,9 +77,11 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
         })
 }
 
-/// Rejects a program into which the loader would not load the interposer.
-pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
-    let cannot = |why: &str| Failure::unusable(format!("cannot record {}: {why}", path.display()));
+/// Rejects a program into which the loader would not load the interposer, or the driver that plays it.
+/// `command` is cutape's, with a verb first.
+pub(crate) fn check(path: &Path, command: &str) -> Result<Loader, Failure> {
+    let verb = command.split(' ').next().unwrap_or(command);
+    let cannot = |why: &str| Failure::unusable(format!("cannot {verb} {}: {why}", path.display()));
     let metadata = path.metadata().map_err(|_| cannot("it cannot be read"))?;
     if !metadata.is_file() {
         return Err(cannot("it is not a file"));
@@ -88,13 +90,13 @@ pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
         return Err(cannot("it is not executable; `chmod +x` makes it so"));
     }
     // A program that starts others is rarely the one to record, and needs other advice.
-    let or_starter = |advice: &str| starter::advice(path).unwrap_or_else(|| advice.to_owned());
+    let or_starter = |advice: String| starter::advice(path, command).unwrap_or(advice);
     if let Some(why) = raised_rights(path, &Rights::of(&metadata)) {
         return Err(cannot(&format!(
             "{why}, so the loader ignores LD_PRELOAD and LD_AUDIT; {}",
-            or_starter(
-                "record a copy without it (`cp` makes one) as a user with access to the GPU"
-            )
+            or_starter(format!(
+                "{verb} a copy without it (`cp` makes one) as a user with access to the GPU"
+            ))
         )));
     }
     // The system decides about a script or an unreadable file.
@@ -105,10 +107,10 @@ pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
     loader(&ReadCache::new(file), Path::exists).map_err(|why| match why {
         Obstacle::Static => cannot(&format!(
             "it is statically linked, so no loader can load cutape's library; {}",
-            or_starter(
-                "if it starts the program that uses CUDA, record that program, or a shell that \
-                 runs it: cutape record -- sh -c '...'"
-            )
+            or_starter(format!(
+                "if it starts the program that uses CUDA, {verb} that program, or a shell \
+                         that runs it: cutape {command} -- sh -c '...'"
+            ))
         )),
         Obstacle::Other(why) => cannot(&why),
     })
@@ -251,7 +253,9 @@ mod tests {
             ("/etc/passwd", Some("it is not executable")),
             ("/no/such", Some("it cannot be read")),
         ] {
-            let refused = check(Path::new(path)).err().map(|failure| failure.message);
+            let refused = check(Path::new(path), "record")
+                .err()
+                .map(|failure| failure.message);
             match why {
                 None => assert_eq!(refused, None, "{path}"),
                 Some(why) => assert!(refused.is_some_and(|text| text.contains(why)), "{path}"),
@@ -338,7 +342,7 @@ mod tests {
         let path = env::temp_dir().join(format!("cutape-large-{}", std::process::id()));
         fs::write(&path, bytes).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        let found = check(&path).map_err(|failure| failure.message);
+        let found = check(&path, "record").map_err(|failure| failure.message);
         fs::remove_file(&path).unwrap();
         assert_eq!(found, Ok(Loader::Named(PathBuf::from(name))));
     }

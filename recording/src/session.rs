@@ -85,7 +85,7 @@ pub fn start(
         [only] => program_file::find_alone(only)?,
         _ => program_file::find(name)?,
     };
-    let loader = program_file::check(&program)?;
+    let loader = program_file::check(&program, "record")?;
     let trace = reservation.trace().to_owned();
     let interposer = library::interposer()?;
     let backend = backend::select(recording.backend, &program, &loader, &interposer)?;

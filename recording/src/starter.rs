@@ -34,17 +34,17 @@ const ENVIRONMENTS: [&str; 11] = [
     "systemd-run",
 ];
 
-/// What to do instead of recording such a program.
-pub fn advice(program: &Path) -> Option<String> {
+/// What to do instead of giving such a program to a command of cutape, such as `record`.
+pub fn advice(program: &Path, command: &str) -> Option<String> {
     let name = program.file_name()?.to_str()?;
     if CONTAINERS.contains(&name) {
         Some(format!(
             "{name} starts programs in a container without cutape's environment or files: install \
-             cutape and run `cutape record` inside the container"
+             cutape and run `cutape {command}` inside the container"
         ))
     } else if ENVIRONMENTS.contains(&name) {
         Some(format!(
-            "if {name} replaced the environment, put it first: {name} ... cutape record -- PROGRAM"
+            "if {name} replaced the environment, put it first: {name} ... cutape {command} -- PROGRAM"
         ))
     } else {
         None
@@ -68,7 +68,7 @@ mod tests {
             ("/opt/docker/app", None),
             ("/", None),
         ] {
-            let found = advice(Path::new(program));
+            let found = advice(Path::new(program), "record");
             match expected {
                 None => assert_eq!(found, None, "{program}"),
                 Some(words) => {

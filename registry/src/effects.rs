@@ -9,7 +9,7 @@ use crate::model::{Function, Role, Waits};
 
 impl Function {
     /// Whether its calls only ask: they change no state, give the device no work and wait for none.
-    /// They may name objects that exist.
+    /// A handle that they find, such as a device or a pool, exists without them.
     pub fn only_asks(&self) -> bool {
         match self.family {
             Family::DriverVersion
@@ -77,12 +77,13 @@ impl Function {
         let mut returns = false;
         for param in self.params {
             match param.role {
-                Role::Out(_) | Role::OutString | Role::Text(_) | Role::Get(_) => returns = true,
+                Role::Out(_) | Role::OutString | Role::Text(_) | Role::Get(_) | Role::Find(..) => {
+                    returns = true;
+                }
                 Role::Value | Role::Use(_) | Role::In(_) | Role::String | Role::HostAddress => {}
                 Role::InOut(_)
                 | Role::Destroy(_)
                 | Role::Make(..)
-                | Role::Find(..)
                 | Role::FindMany(..)
                 | Role::UseMany(..)
                 | Role::HostRead(_)
@@ -153,7 +154,12 @@ mod tests {
             ("cuGraphKernelNodeGetParams_v2", true, true),
             ("cuStreamGetCaptureInfo_v2", true, true),
             ("cuModuleGetLoadingMode", true, false),
-            ("cuDeviceGet", false, false),
+            ("cuDeviceGet", true, false),
+            ("cuDeviceGetDefaultMemPool", true, false),
+            ("cuGraphNodeFindInClone", true, false),
+            ("cuPointerSetAttribute", false, false),
+            ("cuGetErrorName", true, true),
+            ("cuGetProcAddress_v2", false, false),
             ("cuEventRecord", false, false),
             ("cuMemAllocAsync", false, false),
             ("cuModuleLoadData", false, false),

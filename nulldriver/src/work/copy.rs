@@ -247,8 +247,12 @@ pub(crate) fn apply(moves: &Moves, call: Option<CallId>) {
 
 /// Memory of the program gets the recorded bytes.
 fn write(target: &[Segment], source: &[Segment], call: Option<CallId>) {
-    match (call, target.first()) {
-        (Some(call), Some(to)) if to.is_shared => player::deliver(call, to.bytes),
-        _ => move_bytes(target, source),
+    if let (Some(call), Some(to)) = (call, target.first())
+        && to.is_shared
+        && player::deliver(call, to.bytes)
+    {
+        return;
     }
+    move_bytes(target, source);
+    player::wrote(target);
 }
