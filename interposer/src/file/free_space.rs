@@ -51,7 +51,8 @@ pub(super) fn look(descriptor: i32, length: u64) {
     let free = status.f_bavail.saturating_mul(status.f_frsize);
     let step = APART.min(free / 2).max(1 << 20);
     NEXT.store(length.saturating_add(step), Ordering::Relaxed);
-    let is_little = is_little(free, length);
+    let taken = taken(descriptor).map_or(length, |taken| taken.min(length));
+    let is_little = is_little(free, taken);
     let end = length.saturating_add(free);
     let most = if is_little {
         end - FOR_CALLS.min(end / 8)
@@ -65,20 +66,31 @@ pub(super) fn look(descriptor: i32, length: u64) {
     let now = clock::nanoseconds(libc::CLOCK_MONOTONIC);
     let elapsed = now.saturating_sub(STARTED.load(Ordering::Relaxed));
     let line = format!(
-        "{} MiB are free where the trace is written, and it is {} MiB long after {:.0} s{}; leave \
+        "{} MiB are free where the trace is written, and it takes {} MiB after {:.0} s{}; leave \
          bytes out with --payloads none or --outputs none, limit it with --max-size, or write it \
          elsewhere (-o)",
         free >> 20,
-        length >> 20,
+        taken >> 20,
         elapsed as f64 / 1e9,
-        rate(length, elapsed),
+        rate(taken, elapsed),
     );
     log::line(&[line.as_bytes()]);
 }
 
+/// The bytes that a trace takes on the disk: the flight recorder gives back what it does not keep, so
+/// that its file is longer.
+fn taken(descriptor: i32) -> Option<u64> {
+    // SAFETY: all-zero is a valid buffer, and it is ours.
+    let mut status: libc::stat64 = unsafe { core::mem::zeroed() };
+    // SAFETY: as above.
+    let is_known = unsafe { libc::fstat64(descriptor, &raw mut status) } == 0;
+    // In units of 512 bytes.
+    is_known.then(|| (status.st_blocks as u64).saturating_mul(512))
+}
+
 /// Whether the space is soon used up: the trace has needed four times as much so far.
-fn is_little(free: u64, length: u64) -> bool {
-    free < LITTLE.max(length / 4)
+fn is_little(free: u64, taken: u64) -> bool {
+    free < LITTLE.max(taken / 4)
 }
 
 /// `, 120 MiB/s`; nothing as long as it says nothing.
