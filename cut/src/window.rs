@@ -284,6 +284,7 @@ fn blobs_of<'c>(call: &'c Call<'_>) -> impl Iterator<Item = u64> + 'c {
     let noted = call.notes().filter_map(|note| match note {
         Note::Readback(_, snapshot)
         | Note::HostChanged(_, snapshot)
+        | Note::HostSeen(_, snapshot)
         | Note::ExchangeOutput(_, snapshot)
         | Note::Memory(_, _, Some(snapshot)) => Some(snapshot),
         _ => None,

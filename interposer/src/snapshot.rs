@@ -12,6 +12,7 @@ use crate::hot::plan::Plan;
 use crate::hot::recording::Direction;
 use crate::hot::thread::{Draft, Kept};
 use crate::process::memory;
+use crate::state::leads;
 
 /// Longer strings are not the names, paths and ids that the API takes.
 const LONGEST_STRING: usize = 64 << 10;
@@ -215,6 +216,9 @@ pub(crate) fn payload(
     direction: Direction,
 ) -> Option<()> {
     let length = memory.length();
+    if direction == Direction::ToDevice {
+        leads::look_in(memory);
+    }
     if direction.policy() == PayloadPolicy::None {
         return omitted(draft, position, field, length);
     }

@@ -28,7 +28,7 @@ use crate::trace_state::function_of;
 use crate::work_order::{OrderEffect, WorkOrder};
 pub use questions::Answers;
 use questions::{About, Question};
-pub use writes::PendingWrite;
+pub use writes::{CompletedBy, CompletedWrite, PendingWrite};
 use writes::{GraphWrites, Written};
 
 /// So many writes of a stream to the same bytes are kept, the last ones.
@@ -39,7 +39,7 @@ const MOST_RECENT: usize = 256;
 
 /// When the bytes had been read that a call found before the driver was called, in ticks, if several
 /// threads make calls (note LOOKED_BEFORE).
-fn looked_before(call: &Call<'_>) -> Option<Moment> {
+pub fn looked_before(call: &Call<'_>) -> Option<Moment> {
     call.notes().find_map(|note| match note {
         Note::LookedBefore(note) => Some(note.ticks),
         _ => None,
@@ -114,6 +114,8 @@ pub struct HostWrites {
     answers: Answers,
     /// The last writes that calls were to enqueue.
     recent: VecDeque<PendingWrite>,
+    /// Work that is complete, if it is kept.
+    completed: Option<Vec<CompletedWrite>>,
     gaps: Gaps,
 }
 
@@ -139,6 +141,35 @@ impl HostWrites {
                 .order
                 .wait(stream, &earlier, (call.ticks, call.ticks));
         }
+    }
+
+    /// Keeps work that is complete, for [`HostWrites::completed`].
+    pub fn keeping_completed() -> Self {
+        Self {
+            completed: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    /// All work that is complete; to be called behind the last call. Work that is not, without a proof.
+    pub fn completed(mut self) -> Vec<CompletedWrite> {
+        self.return_before(Moment::MAX);
+        let pending = self.pending.into_iter().map(|(.., write)| CompletedWrite {
+            write,
+            proof: CompletedBy::None,
+        });
+        self.completed
+            .unwrap_or_default()
+            .into_iter()
+            .chain(pending)
+            .collect()
+    }
+
+    /// Whether that call, which was applied last, has written or enqueued work that writes.
+    pub fn has_written(&self, call: &Call<'_>) -> bool {
+        self.recent
+            .back()
+            .is_some_and(|last| last.call == call.index)
     }
 
     /// Calls are missing that may have waited for all work: what is found now, a replay could not
@@ -187,13 +218,28 @@ impl HostWrites {
                     let is_full = same.count() + 1 >= MOST_ALIKE;
                     write.hides_others |= is_full;
                     if let Some(oldest) = oldest.filter(|_| is_full) {
-                        self.pending.remove(oldest);
+                        let (.., old) = self.pending.remove(oldest);
+                        self.completed.iter_mut().for_each(|all| {
+                            all.push(CompletedWrite {
+                                write: old.clone(),
+                                proof: CompletedBy::With(write.call),
+                            });
+                        });
                     }
                     self.pending.push((stream, time, write));
                 }
                 return;
             }
-            Returned::Finished(_) => return,
+            Returned::Finished(writes) => {
+                let completed = writes.into_iter().map(|write| CompletedWrite {
+                    write,
+                    proof: CompletedBy::Call(call, time),
+                });
+                self.completed
+                    .iter_mut()
+                    .for_each(|all| all.extend(completed.clone()));
+                return;
+            }
             Returned::Forgotten { event } => {
                 self.work.events.remove(&event);
                 return;
@@ -213,8 +259,15 @@ impl HostWrites {
             Returned::Asked(question) => return self.answer(&question),
         }
         let (order, known) = (&self.work.order, &mut self.known);
+        let completed = &mut self.completed;
         self.pending.retain(|(stream, enqueued, write)| {
             let is_done = order.is_done(*stream, *enqueued);
+            if let Some(completed) = completed.as_mut().filter(|_| is_done) {
+                completed.push(CompletedWrite {
+                    write: write.clone(),
+                    proof: CompletedBy::Call(call, time),
+                });
+            }
             if let Some(copy) = write.copy.filter(|_| is_done) {
                 known.entry(copy).or_insert(call);
             }
@@ -243,6 +296,11 @@ impl HostWrites {
             ..write.clone()
         });
         found.chain(overlapping).collect()
+    }
+
+    /// Whether work that may write host memory may be in flight, as far as calls have shown.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// What calls in progress enqueue, or do before they return.
@@ -304,6 +362,20 @@ impl HostWrites {
     /// entered last.
     pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
         self.work.state.shared_around(address)
+    }
+
+    /// As [`HostWrites::shared_around`], with its object.
+    pub fn shared_at(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
+        self.work.state.shared_at(address)
+    }
+
+    /// The memory around an address that the recorder found in memory which host and device share: as
+    /// [`HostWrites::shared_at`], or a managed variable.
+    pub fn noted_at(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
+        let state = &self.work.state;
+        state
+            .shared_at(address)
+            .or_else(|| state.memory_around(address))
     }
 
     /// The program may know from now on, by this call, that the work of a clock is complete.

@@ -55,7 +55,9 @@ pub use graphs::{
     NodeAllocation, Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array,
     node_arrays,
 };
-pub use host_writes::{Answers, HostWrites, PendingWrite, looked};
+pub use host_writes::{
+    Answers, CompletedBy, CompletedWrite, HostWrites, PendingWrite, looked, looked_before,
+};
 pub use kinds::Kinds;
 pub use launch_shape::LaunchShape;
 pub use memory::{IntervalMap, Memory, Place};

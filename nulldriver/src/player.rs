@@ -1,12 +1,15 @@
 //! The recording that answers the calls of this process: `CUTAPE_NULL_PLAY`.
 
+use std::cell::Cell;
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use cutape_play::{Player, Turn};
+use cutape_play::{CallId, Player, Turn};
 use cutape_registry::Function;
 
-use crate::call::answer::CUresult;
+use crate::call::answer::{CUresult, NOT_READY};
 use crate::call::argument::WORDS;
+use crate::object::memory::Segment;
 use crate::settings;
 
 static PLAYER: LazyLock<Option<Player>> = LazyLock::new(|| {
@@ -17,6 +20,45 @@ static PLAYER: LazyLock<Option<Player>> = LazyLock::new(|| {
         unsafe { libc::_exit(2) }
     })
 });
+
+/// How often it is asked whether work is complete that was in the recording, and after which pauses.
+const MOST_QUERIES: u32 = 50_000;
+const PAUSE: Duration = Duration::from_micros(100);
+
+thread_local! {
+    static CALL: Cell<Option<CallId>> = const { Cell::new(None) };
+}
+
+/// The recorded call that this thread is making, if it is played: its work gets what the device
+/// computed from there.
+pub(crate) fn call() -> Option<CallId> {
+    CALL.get()
+}
+
+/// The work of a call copies to an address of the program's memory now.
+pub(crate) fn deliver(call: CallId, address: u64) {
+    if let Some(player) = player() {
+        player.deliver(call, address);
+    }
+}
+
+/// The work of a call calls a function of the program now, or writes a value.
+pub(crate) fn show(call: Option<CallId>) {
+    if let (Some(call), Some(player)) = (call, player()) {
+        player.show(call);
+    }
+}
+
+/// Work has written there.
+pub(crate) fn wrote(target: &[Segment]) {
+    let shared = || target.iter().filter(|segment| segment.is_shared);
+    if shared().next().is_some()
+        && is_playing()
+        && let Some(player) = player()
+    {
+        shared().for_each(|segment| player.wrote(segment.bytes, segment.size));
+    }
+}
 
 fn player() -> Option<&'static Player> {
     PLAYER.as_ref().filter(|player| player.is_of_this_process())
@@ -31,7 +73,7 @@ pub(crate) fn is_playing() -> bool {
 pub(crate) fn answer(
     function: &'static Function,
     words: &[u64; WORDS],
-    make: impl FnOnce() -> CUresult,
+    make: impl Fn() -> CUresult,
 ) -> CUresult {
     if settings::get().play.is_none() {
         return make();
@@ -39,10 +81,21 @@ pub(crate) fn answer(
     let Some(player) = player() else {
         return make();
     };
+    player.watch();
     match player.before(function, words) {
         Turn::Return(code) => CUresult(code as u32),
         Turn::Make(begun) => {
-            let code = make();
+            CALL.set(begun.call());
+            let mut code = make();
+            // What the program knows to be complete has to be.
+            for _ in 0..MOST_QUERIES {
+                if code != NOT_READY || !begun.found_complete() {
+                    break;
+                }
+                std::thread::sleep(PAUSE);
+                code = make();
+            }
+            CALL.set(None);
             CUresult(player.after(begun, function, words, code.0 as i32) as u32)
         }
     }

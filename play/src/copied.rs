@@ -1,24 +1,58 @@
-//! Host memory that the device wrote: bytes that copies brought, and what it wrote itself.
+//! Host memory that the device writes: bytes that copies bring, and what the device wrote itself.
+//!
+//! Under `play`, no work of the driver writes memory of the program but memsets and values, whose
+//! bytes are the program's. A copy writes the bytes that the recording has of it, at its place in the
+//! order of work. What the recorder found in memory that host and device share, apart from what the
+//! program has written, comes at the call that proved the work complete; and before a host function,
+//! or a value that the program can poll, if that may tell the program of the work.
 
 use cutape_diff::OneByOne;
-use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_registry::{Family, Function, Role};
+use cutape_registry::{Function, Waits};
 use rustc_hash::FxHashMap;
 
+use crate::cassette::Cassette;
+use crate::history::Written;
 use crate::host_pointers::HostPointers;
+use crate::player::CallId;
+use crate::recorded_memory::{RecordedMemory, is_copied};
 use crate::rows::{Copied, written_by};
+use crate::seen::Seen;
 use crate::values::{MissingBytes, write_rows};
 
-/// Copies whose bytes a later call has, and where the program's memory is.
-#[derive(Default)]
+/// A copy that is not complete.
+struct Pending {
+    /// The recorded address.
+    address: u64,
+    /// Where the program has the rows.
+    rows: Rows,
+    /// What it brings; `None` if the recorder has not seen it.
+    bytes: Option<Snapshot<'static>>,
+    /// Its call returns when it is complete.
+    is_complete: bool,
+}
+
+/// Copies that are not complete, and memory that host and device share.
 pub(crate) struct Copies {
     pub(crate) pointers: HostPointers,
-    /// By thread and number of the copy: the recorded address, and where the program has the rows.
-    pending: FxHashMap<(u32, u64), Vec<Copied>>,
+    recorded: RecordedMemory,
+    cassette: Cassette,
+    /// By thread and number.
+    pending: FxHashMap<(u32, u64), Vec<Pending>>,
+    seen: Seen,
 }
 
 impl Copies {
+    pub(crate) fn of(trace: &'static Trace) -> Self {
+        Self {
+            pointers: HostPointers::default(),
+            recorded: RecordedMemory::of(trace),
+            cassette: Cassette::of(trace),
+            pending: FxHashMap::default(),
+            seen: Seen::default(),
+        }
+    }
+
     /// Where an address in a recorded call is in the program.
     pub(crate) fn live(
         &self,
@@ -30,15 +64,38 @@ impl Copies {
         of_object.or_else(|| self.pointers.live(address))
     }
 
-    /// Whether copies whose bytes are still to come write some of these.
-    pub(crate) fn are_awaited(&self, address: u64, length: u64) -> bool {
-        let overlaps = |row: &(u64, u64)| {
-            row.0 < address.saturating_add(length) && address < row.0.saturating_add(row.1)
-        };
-        let targets = self.pending.values().flatten();
-        targets
-            .into_iter()
-            .any(|(_, rows)| rows.iter().any(overlaps))
+    /// As [`RecordedMemory::proof`].
+    pub(crate) fn proof(&self, thread: u32, call: u64) -> Option<u64> {
+        self.recorded.proof(thread, call)
+    }
+
+    /// As [`RecordedMemory::proof_from`].
+    pub(crate) fn proof_from(&self, thread: u32, call: u64) -> Option<(u64, u64)> {
+        self.recorded.proof_from(thread, call)
+    }
+
+    /// As [`RecordedMemory::is_seen`].
+    pub(crate) fn is_seen(&self, recorded: u64) -> bool {
+        self.recorded.is_seen(recorded)
+    }
+
+    /// As [`RecordedMemory::reads_pending`].
+    pub(crate) fn reads_pending(&self, recorded: u64) -> bool {
+        self.recorded.reads_pending(recorded)
+    }
+
+    /// As [`Copies::live`], of memory that something is written to.
+    fn target(
+        &self,
+        comparison: &OneByOne<'_>,
+        recorded: u64,
+        address: u64,
+    ) -> Result<u64, MissingBytes> {
+        self.live(comparison, recorded, address).ok_or_else(|| {
+            MissingBytes(format!(
+                "where the program has the memory that was at {address:#x} is not known"
+            ))
+        })
     }
 
     /// Rows in the program's memory, of which a recorded call names the first.
@@ -48,11 +105,7 @@ impl Copies {
         recorded: u64,
         (start, rows): &Copied,
     ) -> Result<Rows, MissingBytes> {
-        let live = self.live(comparison, recorded, *start).ok_or_else(|| {
-            MissingBytes(format!(
-                "where the program has the memory that was at {start:#x} is not known"
-            ))
-        })?;
+        let live = self.target(comparison, recorded, *start)?;
         let moved = rows.iter().map(|&(address, length)| {
             let offset = address.wrapping_sub(*start);
             (live.wrapping_add(offset), length)
@@ -60,87 +113,165 @@ impl Copies {
         Ok(moved.collect())
     }
 
-    /// Writes what a recorded call had copied to the host when it returned; remembers what it has
-    /// still to bring.
+    /// The program makes a recorded call: what it is to copy to the host, and what the recorder found
+    /// before it.
+    pub(crate) fn begin(
+        &mut self,
+        comparison: &OneByOne<'_>,
+        function: &Function,
+        recorded: &Call<'static>,
+    ) -> Result<(), MissingBytes> {
+        for look in self.recorded.looked_before(recorded.index) {
+            if let Some(live) = self.live(comparison, recorded.index, look.address) {
+                self.seen.look(look, live);
+            }
+        }
+        let id = (recorded.thread, recorded.number);
+        let leave = recorded.leave.iter().flat_map(|leave| leave.snapshots());
+        let mut complete = leave.filter(|snapshot| is_copied(function, snapshot));
+        for target in written_by(function, recorded) {
+            let bytes = complete.next();
+            let is_complete = bytes.is_some();
+            let rows = match self.live_rows(comparison, recorded.index, &target) {
+                Err(missing) if is_complete => return Err(missing),
+                // Memory of the device, of a copy between any two.
+                Err(_) => continue,
+                Ok(rows) => rows,
+            };
+            let bytes = bytes.or_else(|| self.recorded.take_brought(id, target.0));
+            self.pending.entry(id).or_default().push(Pending {
+                address: target.0,
+                rows,
+                bytes,
+                is_complete,
+            });
+        }
+        Ok(())
+    }
+
+    /// The work of a call copies to an address of the program now.
+    pub(crate) fn deliver(
+        &mut self,
+        trace: &Trace,
+        call: CallId,
+        address: u64,
+    ) -> Result<(), MissingBytes> {
+        let at = |one: &Pending| one.rows.first().is_some_and(|row| row.0 == address);
+        match self.take((call.thread, call.number), at) {
+            Some(copy) => self.write(trace, &copy),
+            // A further row, or what the recorder looks for in shared memory.
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, trace: &Trace, copy: &Pending) -> Result<(), MissingBytes> {
+        if let Some(bytes) = &copy.bytes {
+            write_rows(trace, bytes, &copy.rows)?;
+        }
+        for &(address, length) in &copy.rows {
+            self.seen.wrote(address, length);
+        }
+        Ok(())
+    }
+
+    /// Work of the device has written memory.
+    pub(crate) fn wrote(&mut self, address: u64, length: u64) {
+        self.seen.wrote(address, length);
+    }
+
+    /// Before the program may learn from a call that work is complete which nothing has proved to be.
+    pub(crate) fn show(
+        &mut self,
+        comparison: &OneByOne<'_>,
+        call: u64,
+    ) -> Result<(), MissingBytes> {
+        self.put(comparison, call, RecordedMemory::shown)
+    }
+
+    /// Whether the program may poll anywhere.
+    pub(crate) fn has_polled(&self) -> bool {
+        self.cassette.has_polled() || self.recorded.has_polled()
+    }
+
+    /// As [`RecordedMemory::may_poll`].
+    pub(crate) fn may_poll(&self, call: u64) -> bool {
+        self.recorded.may_poll(call)
+    }
+
+    /// Puts what work in flight had written before a call, if the program has not seen it: with `all`,
+    /// also what the program has more likely written. What cannot be put is left out.
+    pub(crate) fn show_polled(&mut self, comparison: &OneByOne<'_>, call: u64, all: bool) {
+        for one in self.cassette.take_before(call, all) {
+            let _ = self.put_one(comparison, &one);
+        }
+    }
+
+    /// A recorded call has returned that the program makes: what the device wrote by then.
     pub(crate) fn returned(
         &mut self,
         (trace, comparison): (&Trace, &OneByOne<'_>),
         function: &Function,
         recorded: &Call<'_>,
     ) -> Result<(), MissingBytes> {
-        let targets = written_by(function, recorded);
-        if targets.is_empty() {
-            return Ok(());
+        let id = (recorded.thread, recorded.number);
+        // What the driver has left out.
+        while let Some(copy) = self.take(id, |copy| copy.is_complete) {
+            self.write(trace, &copy)?;
         }
-        let is_copied = |snapshot: &Snapshot<'_>| {
-            let param = function.params.get(usize::from(snapshot.parameter));
-            match (snapshot.field, param.map(|param| param.role)) {
-                (field::POINTEE, Some(Role::HostWrite(_))) => true,
-                (field::HOST_BYTES, _) => matches!(function.family, Family::Copy(_)),
-                _ => false,
+        if function.waits != Waits::No {
+            self.show(comparison, recorded.index)?;
+        }
+        self.put(comparison, recorded.index, RecordedMemory::proved)?;
+        for one in self.cassette.take_after(recorded.index) {
+            self.put_one(comparison, &one)?;
+        }
+        if recorded.has_notes() {
+            for note in recorded.notes() {
+                let Note::Readback(note, _) = note else {
+                    continue;
+                };
+                let is_it = |copy: &Pending| copy.address == note.address;
+                if let Some(copy) = self.take((note.thread, note.number), is_it) {
+                    self.write(trace, &copy)?;
+                }
             }
-        };
-        let leave = recorded.leave.iter().flat_map(|leave| leave.snapshots());
-        let mut is_complete = false;
-        for (snapshot, target) in leave.filter(is_copied).zip(&targets) {
-            let rows = self.live_rows(comparison, recorded.index, target)?;
-            write_rows(trace, &snapshot, &rows)?;
-            is_complete = true;
-        }
-        if !is_complete {
-            let rows = targets.iter().filter_map(|target| {
-                // Memory of the device, of a copy between any two.
-                let rows = self.live_rows(comparison, recorded.index, target).ok()?;
-                Some((target.0, rows))
-            });
-            let rows = rows.collect();
-            self.pending
-                .insert((recorded.thread, recorded.number), rows);
         }
         Ok(())
     }
 
-    /// Writes what the notes of a recorded call say about host memory.
-    pub(crate) fn notes(
+    /// Puts what work has written, of which a recorded call tells.
+    fn put(
         &mut self,
-        (trace, comparison): (&Trace, &OneByOne<'_>),
-        recorded: &Call<'_>,
+        comparison: &OneByOne<'_>,
+        call: u64,
+        written: fn(&RecordedMemory, u64) -> &[Written],
     ) -> Result<(), MissingBytes> {
-        if !recorded.has_notes() {
-            return Ok(());
-        }
-        for note in recorded.notes() {
-            match note {
-                Note::Readback(note, snapshot) => {
-                    let rows = self.take((note.thread, note.number), note.address);
-                    if let Some(rows) = rows {
-                        write_rows(trace, &snapshot, &rows)?;
-                    }
-                }
-                Note::HostChanged(note, snapshot) if note.is_after != 0 => {
-                    let length = snapshot.bytes.length().unwrap_or(0);
-                    let place = (note.address, vec![(note.address, length)]);
-                    let rows = self.live_rows(comparison, recorded.index, &place)?;
-                    if length > 0 {
-                        write_rows(trace, &snapshot, &rows)?;
-                    }
-                }
-                _ => {}
-            }
+        for one in written(&self.recorded, call) {
+            let start = self.start_of(comparison, one)?;
+            self.seen.put_all(one, start)?;
         }
         Ok(())
     }
 
-    /// The rows that a copy writes from a recorded address on; `None` if the program has not made
-    /// the copy.
-    fn take(&mut self, copy: (u32, u64), address: u64) -> Option<Rows> {
-        let targets = self.pending.get_mut(&copy)?;
-        let at = targets.iter().position(|target| target.0 == address)?;
-        let (_, rows) = targets.remove(at);
-        if targets.is_empty() {
-            self.pending.remove(&copy);
+    fn put_one(&mut self, comparison: &OneByOne<'_>, one: &Written) -> Result<(), MissingBytes> {
+        let start = self.start_of(comparison, one)?;
+        self.seen.put_all(one, start)
+    }
+
+    /// Where the program has the memory.
+    fn start_of(&self, comparison: &OneByOne<'_>, one: &Written) -> Result<u64, MissingBytes> {
+        let (named, address) = one.memory.named;
+        let live = self.target(comparison, named, address)?;
+        Ok(live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start)))
+    }
+
+    fn take(&mut self, id: (u32, u64), is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
+        let copies = self.pending.get_mut(&id)?;
+        let copy = copies.remove(copies.iter().position(is_it)?);
+        if copies.is_empty() {
+            self.pending.remove(&id);
         }
-        Some(rows)
+        Some(copy)
     }
 }
 

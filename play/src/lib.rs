@@ -19,24 +19,30 @@
     )
 )]
 
+mod cassette;
 mod copied;
 mod exchange;
+mod history;
 mod host_pointers;
 mod kernels;
 mod live;
 mod matching;
 mod memory;
 mod mismatch;
+mod order;
 mod outcome;
 mod player;
+mod polled;
 mod query;
+mod recorded_memory;
 mod rows;
+mod seen;
 mod state;
 mod threads;
 mod unset;
 mod values;
 
 pub use outcome::{Outcome, effects};
-pub use player::{Options, Player, Turn};
+pub use player::{CallId, Options, Player, Turn};
 pub use state::OnMismatch;
 pub use unset::{add_unset, read_unset, unset_text};

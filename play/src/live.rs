@@ -98,9 +98,8 @@ impl LiveCall<'_> {
 pub(crate) struct Host<'h> {
     /// Where a recorded address is in the program.
     pub(crate) live: &'h dyn Fn(u64) -> Option<u64>,
-    /// Whether copies in flight may have written to an address and so many bytes behind it. Then the
-    /// program cannot know the bytes.
-    pub(crate) is_awaited: &'h dyn Fn(u64, u64) -> bool,
+    /// Pending work may write the memory that the call reads: the bytes are the device's.
+    pub(crate) reads_pending: bool,
 }
 
 /// What there is of a snapshot in the program.
@@ -139,11 +138,10 @@ impl Reading<'_> {
             field::POINTEE if self.is_string(position) => memory::string(address),
             // The program's text may be longer or shorter.
             field::POINTEE if self.is_ptx(position) => memory::string(address),
-            field::POINTEE
-                if self.reads_host(position) && (self.host.is_awaited)(address, length as u64) =>
-            {
+            field::POINTEE if self.host.reads_pending && self.reads_host(position) => {
                 return Found::AsRecorded;
             }
+            field::HOST_BYTES if self.host.reads_pending => return Found::AsRecorded,
             field::POINTEE | field::OPTIONS | field::LIBRARY_OPTIONS => {
                 memory::read(address, length)
             }
@@ -165,8 +163,6 @@ impl Reading<'_> {
                     Family::Copy(_) => self.source_rows(),
                     _ => ranges.next().flatten(),
                 };
-                let is_awaited = |row: &(u64, u64)| (self.host.is_awaited)(row.0, row.1);
-                let rows = rows.filter(|rows| !rows.iter().any(is_awaited));
                 let bytes = rows.and_then(|rows| gather(&rows));
                 // Which sources of a batch the recorder took is up to the driver.
                 match bytes.filter(|bytes| bytes.len() == length) {

@@ -24,7 +24,7 @@ impl State {
     fn read(&self, live: LiveCall<'_>, recorded: &Call<'static>) -> MadeCall {
         let host = Host {
             live: &|address| self.copies.live(&self.comparison, recorded.index, address),
-            is_awaited: &|address, length| self.copies.are_awaited(address, length),
+            reads_pending: self.copies.reads_pending(recorded.index),
         };
         live.read(recorded, &self.kernels, host)
     }

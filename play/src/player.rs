@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +49,44 @@ pub struct Begun {
     what: What,
 }
 
+/// A recorded call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallId {
+    pub(crate) index: u64,
+    pub(crate) thread: u32,
+    /// Its position among the calls of the thread.
+    pub(crate) number: u64,
+}
+
+impl Begun {
+    /// Whether it is a query that found work complete in the recording.
+    pub fn found_complete(&self) -> bool {
+        let What::Query(Some(recorded)) = &self.what else {
+            return false;
+        };
+        let is_poll = known(recorded).is_some_and(|function| sort_of(function) == Sort::Poll);
+        is_poll && recorded.succeeded()
+    }
+
+    /// The recorded call with an effect that the program makes.
+    pub fn call(&self) -> Option<CallId> {
+        let What::Effect(effect) = &self.what else {
+            return None;
+        };
+        let &Call {
+            index,
+            thread,
+            number,
+            ..
+        } = &effect.recorded;
+        Some(CallId {
+            index,
+            thread,
+            number,
+        })
+    }
+}
+
 #[derive(Debug)]
 enum What {
     /// The driver's answer counts.
@@ -83,6 +122,8 @@ pub enum Turn {
 pub struct Player {
     process: u32,
     on_mismatch: OnMismatch,
+    /// Calls wait for those of other threads; false once these have not come.
+    awaits_others: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -98,6 +139,9 @@ fn is_fork_of_other(starter: u32) -> bool {
 /// How often, and after which pauses, a thread looks whether another one has returned from a call.
 const MOST_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
+/// The same where other threads are awaited that need not come.
+const MOST_LOOKS_AT_OTHERS: u32 = 5000;
+const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
 impl State {
     /// Takes in a call of the program; what it has created.
@@ -157,20 +201,22 @@ impl Player {
         let unset = options.unset.as_deref().map(read_unset).transpose()?;
         let comparison = OneByOne::new(trace, unset.unwrap_or_default(), &addresses);
         let comparison = comparison.map_err(|error| error.to_string())?;
-        let mut threads = Threads::of(trace, &mut kernels);
+        let copies = Copies::of(trace);
+        let mut threads = Threads::of(trace, &mut kernels, |call| copies.is_seen(call));
         for thread in &mut threads.all {
             thread.pass_queries(&comparison);
         }
         Ok(Some(Self {
             process: std::process::id(),
             on_mismatch: options.on_mismatch,
+            awaits_others: AtomicBool::new(true),
             state: Mutex::new(State {
                 trace,
                 comparison,
                 learns_unset: options.learns_unset,
                 threads,
                 kernels,
-                copies: Copies::default(),
+                copies,
                 slots: Vec::new(),
                 outcome,
                 played: 0,
@@ -183,7 +229,7 @@ impl Player {
         self.process == std::process::id()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -202,9 +248,14 @@ impl Player {
                 let mut looks = 0;
                 loop {
                     let thread = state.thread();
+                    if let Some(thread) = thread {
+                        // The call may read it.
+                        state.show_polled(thread);
+                    }
                     match state.find(thread, live, self.on_mismatch) {
                         Ok(found) => {
                             state.set_thread(found.0);
+                            state = self.await_others(state, found.0, &found.1);
                             break self.begin_effect(&mut state, live, found);
                         }
                         Err(Unmatched::Yet) if looks < MOST_LOOKS => {
@@ -225,7 +276,7 @@ impl Player {
                     }
                 }
             }
-            _ => self.begin_query(&mut state, live, sort),
+            _ => self.begin_query(state, live, sort),
         };
         if let Turn::Make(Begun {
             what: What::Query(_) | What::Effect(..),
@@ -234,6 +285,27 @@ impl Player {
             IS_INSIDE.set(true);
         }
         begun
+    }
+
+    /// Waits for calls of other threads that a call comes after.
+    fn await_others<'l>(
+        &'l self,
+        mut state: MutexGuard<'l, State>,
+        thread: usize,
+        recorded: &Call<'_>,
+    ) -> MutexGuard<'l, State> {
+        let mut looks = 0;
+        while self.awaits_others.load(Ordering::Relaxed) && state.is_early(thread, recorded) {
+            if looks == MOST_LOOKS_AT_OTHERS {
+                // The threads do something else than in the recording.
+                self.awaits_others.store(false, Ordering::Relaxed);
+            }
+            looks += 1;
+            drop(state);
+            std::thread::sleep(SHORT_PAUSE);
+            state = self.lock();
+        }
+        state
     }
 
     fn begin_effect(
@@ -247,7 +319,8 @@ impl Player {
             .map(|thread| thread.take_unseen())
             .unwrap_or_default()
         {
-            self.see_notes(state, thread, &call);
+            self.begin_memory(state, thread, &call);
+            self.see_memory(state, thread, &call);
         }
         let result = recorded.leave.map(|leave| leave.result);
         let mut effect = Box::new(Effect {
@@ -266,6 +339,7 @@ impl Player {
                 Turn::Make(Begun { what: What::Own })
             }
             Some(0) => {
+                self.begin_memory(state, thread, &effect.recorded);
                 // Before another thread gets the handle or the address again.
                 if ends_object(live.function) {
                     effect.made.returned(0);
@@ -283,14 +357,26 @@ impl Player {
         }
     }
 
-    fn begin_query(&self, state: &mut State, live: LiveCall<'_>, sort: Sort) -> Turn {
+    fn begin_query(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        live: LiveCall<'_>,
+        sort: Sort,
+    ) -> Turn {
+        let own = state.thread();
+        if let Some(own) = own.and_then(|thread| state.threads.all.get_mut(thread)) {
+            own.asked += 1;
+        }
         let answer = state.answer(live, sort);
         if let Some(call) = &answer
             && let Some(thread) = state.thread()
             && let Some(own) = state.threads.all.get_mut(thread)
             && own.sees(call)
         {
-            self.see_notes(state, thread, call);
+            let mut state = self.await_others(state, thread, call);
+            state.show_before(call.index, true);
+            self.begin_memory(&mut state, thread, call);
+            self.see_memory(&mut state, thread, call);
         }
         match answer.as_ref().and_then(|call| call.leave) {
             Some(leave) if leave.result != 0 => Turn::Return(leave.result),
@@ -353,15 +439,6 @@ impl Player {
                 give_cubin(function, recorded, &live.arguments(), state.trace);
                 live.add_outputs(&mut effect.made, recorded, 0);
                 state.write_values(live, recorded);
-                let State {
-                    copies,
-                    trace,
-                    comparison,
-                    ..
-                } = &mut *state;
-                if let Err(missing) = copies.returned((trace, comparison), function, recorded) {
-                    self.lack(&mut state, missing, thread, recorded);
-                }
                 let code = recorded.result().unwrap_or(result);
                 self.conclude(&mut state, *effect);
                 code
@@ -376,7 +453,7 @@ impl Player {
         let Effect {
             thread, recorded, ..
         } = effect;
-        self.see_notes(state, thread, &recorded);
+        self.see_memory(state, thread, &recorded);
         let State {
             threads,
             comparison,
@@ -395,15 +472,63 @@ impl Player {
         state.outcome.set(played, left);
     }
 
-    fn see_notes(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+    /// Host memory before a call of the program.
+    fn begin_memory(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+        let State {
+            copies, comparison, ..
+        } = &mut *state;
+        let begun = known(recorded).map(|function| copies.begin(comparison, function, recorded));
+        if let Some(Err(missing)) = begun {
+            self.lack(state, missing, thread, recorded);
+        }
+    }
+
+    /// Host memory after it.
+    fn see_memory(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
         let State {
             copies,
             trace,
             comparison,
             ..
         } = &mut *state;
-        if let Err(missing) = copies.notes((trace, comparison), recorded) {
+        let seen = known(recorded)
+            .map(|function| copies.returned((trace, comparison), function, recorded));
+        if let Some(Err(missing)) = seen {
             self.lack(state, missing, thread, recorded);
+        }
+    }
+
+    /// The work of a call copies to an address of the program's memory now: brings the recorded bytes.
+    pub fn deliver(&self, call: CallId, address: u64) {
+        let mut state = self.lock();
+        let State { copies, trace, .. } = &mut *state;
+        let delivered = copies.deliver(trace, call, address);
+        self.check_memory(&mut state, call, delivered);
+    }
+
+    /// Before the work of a call calls a function of the program, or writes a value that the program
+    /// can poll: brings what the device has written before that.
+    pub fn show(&self, call: CallId) {
+        let mut state = self.lock();
+        let State {
+            copies, comparison, ..
+        } = &mut *state;
+        let shown = copies.show(comparison, call.index);
+        self.check_memory(&mut state, call, shown);
+    }
+
+    /// Work of the driver has written memory, which may be the program's.
+    pub fn wrote(&self, address: u64, length: u64) {
+        self.lock().copies.wrote(address, length);
+    }
+
+    fn check_memory(&self, state: &mut State, call: CallId, result: Result<(), MissingBytes>) {
+        let Err(missing) = result else { return };
+        let thread = call.thread as usize;
+        let of_thread = state.threads.all.get(thread);
+        let recorded = of_thread.and_then(|thread| thread.with_index(call.index).cloned());
+        if let Some(recorded) = recorded {
+            self.lack(state, missing, thread, &recorded);
         }
     }
 

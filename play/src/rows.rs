@@ -3,7 +3,7 @@
 use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_model::{CallArguments, DescribedAccess, described_accesses};
-use cutape_registry::{CopyOp, Family, Function, GraphOp, Role};
+use cutape_registry::{CopyOp, Family, Function, GraphOp, Length, Role};
 
 /// More rows than this are not written one by one.
 const MOST_ROWS: u64 = 1 << 26;
@@ -48,6 +48,23 @@ pub(crate) fn rows_of_ranges(call: &Call<'_>, direction: u64) -> Vec<Copied> {
         .collect()
 }
 
+/// The host memory that a call reads, as far as roles and structs say.
+pub(crate) fn read_by(function: &Function, call: &Call<'_>) -> Vec<Copied> {
+    match function.family {
+        Family::Graph(GraphOp::Launch) => return rows_of_ranges(call, 1),
+        Family::Copy(CopyOp::Unified(at)) => {
+            let [source, bytes] = [at.source, at.bytes].map(|at| call.argument(at.into()));
+            return vec![(source, vec![(source, bytes)])];
+        }
+        _ => {}
+    }
+    let by_role = by_role(function, call, |role| match role {
+        Role::HostRead(length) => Some(length),
+        _ => None,
+    });
+    by_role.chain(described_by(function, call, false)).collect()
+}
+
 /// The host memory that a call writes, as far as roles and structs say.
 pub(crate) fn written_by(function: &Function, call: &Call<'_>) -> Vec<Copied> {
     match function.family {
@@ -58,23 +75,36 @@ pub(crate) fn written_by(function: &Function, call: &Call<'_>) -> Vec<Copied> {
         }
         _ => {}
     }
-    let by_role = function
-        .params
-        .iter()
-        .enumerate()
-        .filter_map(|(position, param)| {
-            let Role::HostWrite(length) = param.role else {
-                return None;
-            };
-            let extent = length.evaluate(function, &CallArguments(call))?;
-            let address = call.argument(position);
-            Some((
-                address,
-                lines(address, (extent.row, extent.pitch, extent.rows))?,
-            ))
-        });
+    let by_role = by_role(function, call, |role| match role {
+        Role::HostWrite(length) => Some(length),
+        _ => None,
+    });
+    by_role.chain(described_by(function, call, true)).collect()
+}
+
+/// The memory of parameters with a length.
+fn by_role(
+    function: &Function,
+    call: &Call<'_>,
+    length: impl Fn(Role) -> Option<Length>,
+) -> impl Iterator<Item = Copied> {
+    let params = function.params.iter().enumerate();
+    params.filter_map(move |(position, param)| {
+        let extent = length(param.role)?.evaluate(function, &CallArguments(call))?;
+        let address = call.argument(position);
+        let rows = lines(address, (extent.row, extent.pitch, extent.rows))?;
+        Some((address, rows))
+    })
+}
+
+/// The memory of one side of copies that structs describe.
+fn described_by(
+    function: &Function,
+    call: &Call<'_>,
+    is_write: bool,
+) -> impl Iterator<Item = Copied> {
     let described = described_accesses(function, call).unwrap_or_default();
-    let described = described.into_iter().filter(|access| access.is_write);
-    let described = described.filter_map(|access| Some((access.start, rows_of(&access)?)));
-    by_role.chain(described).collect()
+    let described = described.into_iter();
+    let side = described.filter(move |access| access.is_write == is_write);
+    side.filter_map(|access| Some((access.start, rows_of(&access)?)))
 }

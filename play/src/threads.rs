@@ -6,7 +6,7 @@ use std::ops::Range;
 use cutape_diff::OneByOne;
 use cutape_format::{Call, Trace};
 use cutape_registry::{Function, Role, function};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernels::Kernels;
 use crate::outcome::has_effect;
@@ -20,8 +20,12 @@ pub(crate) struct Thread<'t> {
     next: usize,
     /// Queries between the last call with an effect and the next one, by what they ask for.
     queries: FxHashMap<u64, VecDeque<usize>>,
-    /// Those of them with notes that the program has not seen.
+    /// Calls that show something of memory.
+    to_see: FxHashSet<u64>,
+    /// Those of the queries that the program has not seen.
     unseen: Vec<usize>,
+    /// How many calls the program has made here that only ask.
+    pub(crate) asked: u64,
     /// A thread of the program makes its calls.
     pub(crate) is_taken: bool,
     /// The driver is at work on its next call.
@@ -48,7 +52,11 @@ pub(crate) struct Threads<'t> {
 
 impl<'t> Threads<'t> {
     /// Reads the calls of a trace.
-    pub(crate) fn of(trace: &'t Trace, kernels: &mut Kernels) -> Self {
+    pub(crate) fn of(
+        trace: &'t Trace,
+        kernels: &mut Kernels,
+        is_seen: impl Fn(u64) -> bool,
+    ) -> Self {
         let mut all: Vec<Thread<'t>> = Vec::new();
         let mut samples = FxHashMap::default();
         for call in trace.calls() {
@@ -63,6 +71,9 @@ impl<'t> Threads<'t> {
                 samples.entry(function.id).or_insert_with(|| call.clone());
             }
             if let Some(thread) = all.get_mut(place) {
+                if is_seen(call.index) {
+                    thread.to_see.insert(call.index);
+                }
                 thread.calls.push(call);
             }
         }
@@ -144,6 +155,11 @@ impl<'t> Thread<'t> {
         self.pass_queries(comparison);
     }
 
+    /// The call with that index.
+    pub(crate) fn with_index(&self, index: u64) -> Option<&Call<'t>> {
+        self.calls.iter().find(|call| call.index == index)
+    }
+
     /// All calls with an effect.
     pub(crate) fn all_effects(&self) -> impl Iterator<Item = &Call<'t>> {
         self.calls.iter().filter(|call| has_effect(call))
@@ -176,11 +192,23 @@ impl<'t> Thread<'t> {
                     .or_default()
                     .push_back(self.next);
             }
-            if call.has_notes() {
+            if self.to_see.contains(&call.index) {
                 self.unseen.push(self.next);
             }
             self.next += 1;
         }
+    }
+
+    /// As [`Thread::take_unseen`]; they stay unseen.
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = &Call<'t>> {
+        self.unseen.iter().filter_map(|&at| self.calls.get(at))
+    }
+
+    /// When the last recorded call before the next one had returned; 0 if there is none.
+    pub(crate) fn last_left(&self) -> u64 {
+        let last = self.next.checked_sub(1).and_then(|at| self.calls.get(at));
+        let leave = last.and_then(|call| call.leave);
+        leave.map_or(0, |leave| leave.ticks)
     }
 
     /// The calls that were passed and whose notes the program has not seen.
@@ -195,6 +223,12 @@ impl<'t> Thread<'t> {
     fn answer(&mut self, request: u64) -> Option<Call<'t>> {
         let at = self.queries.get_mut(&request)?.pop_front()?;
         self.calls.get(at).cloned()
+    }
+
+    /// Index of the first call whose notes the program has not seen.
+    pub(crate) fn first_open(&self) -> Option<u64> {
+        let first = self.unseen.first().copied().unwrap_or(self.next);
+        self.calls.get(first).map(|call| call.index)
     }
 
     /// Whether the notes of that call are yet to be seen; they are then.

@@ -34,6 +34,9 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub host_memory: HostMemory,
+    /// Record for `play` what the program can see in memory that the device writes without a copy.
+    #[arg(skip)]
+    pub cassette: bool,
     /// Read the page-locked source of each asynchronous copy again when the
     /// copy is complete: `check` reports what the CPU overwrote too early.
     #[arg(long, verbatim_doc_comment)]
@@ -299,6 +302,9 @@ impl Recording {
                 self.payloads.word()
             )));
         }
+        if self.cassette {
+            self.check_cassette()?;
+        }
         let excluding = [
             ("--digests", self.digests.is_some()),
             (
@@ -336,6 +342,21 @@ impl Recording {
         Err(Failure::unusable(format!(
             "{option} keeps bytes that a replay puts back; {other} leaves them out: give one of the \
              two"
+        )))
+    }
+
+    /// Refuses options that leave out what `play` needs.
+    fn check_cassette(&self) -> Result<(), Failure> {
+        let other = match (self.payloads, self.outputs, self.host_memory) {
+            (PayloadPolicy::All, PayloadPolicy::All, HostMemory::Off) => {
+                "--host-memory off".to_owned()
+            }
+            (PayloadPolicy::All, PayloadPolicy::All, _) => return Ok(()),
+            (PayloadPolicy::All, outputs, _) => format!("--outputs {}", outputs.word()),
+            (payloads, ..) => format!("--payloads {}", payloads.word()),
+        };
+        Err(Failure::unusable(format!(
+            "--cassette keeps bytes that `play` needs; {other} leaves them out: give one of the two"
         )))
     }
 

@@ -37,6 +37,7 @@ impl Settings<'_> {
             RecorderSetting::Outputs => Some(recording.outputs.word().into()),
             RecorderSetting::CheckSources => switch(recording.check_sources, Switch::On),
             RecorderSetting::HostMemory => Some(recording.host_memory.word().into()),
+            RecorderSetting::Cassette => switch(recording.cassette, Switch::On),
             RecorderSetting::Stacks => {
                 let stacks = recording.stacks.unwrap_or(Stacks::Off);
                 Some(stacks.word().into())

@@ -37,7 +37,9 @@ pub use generated::rules::{self, RULES};
 pub use generated::structs::STRUCTS;
 pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
-pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
+pub use names::{
+    DRIVER_FOLDERS, OTHER_LIBRARIES, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit,
+};
 pub use null_setting::NullSetting;
 pub use recorded_part::{RecordedLength, StartCondition};
 pub use recorder_setting::{

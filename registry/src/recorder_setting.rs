@@ -58,6 +58,8 @@ settings! {
     CheckSources "CHECK_SOURCES";
     /// What is recorded of host memory that the device reads: a [`HostMemory`].
     HostMemory "HOST_MEMORY";
+    /// Whether what a program sees in host memory is recorded for `play`: a [`Switch`]; without it, no.
+    Cassette "CASSETTE";
     /// Which calls have call stacks: a [`Stacks`].
     Stacks "STACKS";
     /// When device memory is digested: a [`Digests`]; without it, never.

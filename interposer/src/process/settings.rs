@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) payloads: PayloadPolicy,
     pub(crate) outputs: PayloadPolicy,
     pub(crate) host_memory: HostMemory,
+    pub(crate) cassette: bool,
     pub(crate) stacks: Stacks,
     /// `None`: never.
     pub(crate) digests: Option<Digests>,
@@ -72,6 +73,7 @@ impl Default for Settings {
             payloads: PayloadPolicy::All,
             outputs: PayloadPolicy::All,
             host_memory: HostMemory::Reachable,
+            cassette: false,
             stacks: Stacks::Off,
             digests: None,
             outputs_of_exchanges: 0,
@@ -120,6 +122,9 @@ impl Settings {
             }
             RecorderSetting::HostMemory => {
                 self.host_memory = HostMemory::from_word(word).unwrap_or(HostMemory::Off);
+            }
+            RecorderSetting::Cassette => {
+                self.cassette = Switch::from_word(word) == Some(Switch::On);
             }
             RecorderSetting::Stacks => {
                 self.stacks = Stacks::from_word(word).unwrap_or(Stacks::Some);

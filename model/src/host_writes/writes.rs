@@ -38,6 +38,26 @@ pub struct PendingWrite {
     pub known_since: Option<u64>,
 }
 
+/// Work that has written host memory.
+#[derive(Clone, Debug)]
+pub struct CompletedWrite {
+    /// What it has written.
+    pub write: PendingWrite,
+    /// What proves that it is complete.
+    pub proof: CompletedBy,
+}
+
+/// What proves that work is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletedBy {
+    /// That call, at that time, in ticks.
+    Call(u64, Moment),
+    /// What proves it of the work of that later call, which writes the same bytes.
+    With(u64),
+    /// No call.
+    None,
+}
+
 impl PendingWrite {
     /// Whether it may write some of these bytes.
     pub fn overlaps(&self, bytes: &Range<u64>) -> bool {

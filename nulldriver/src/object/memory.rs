@@ -228,6 +228,8 @@ impl Place {
 pub(crate) struct Segment {
     pub(crate) bytes: u64,
     pub(crate) size: u64,
+    /// The program has the same bytes at this address.
+    pub(crate) is_shared: bool,
 }
 
 /// What a range of addresses is.
@@ -241,20 +243,23 @@ pub(crate) enum AddressRange {
 }
 
 impl Segment {
+    /// Bytes that only the driver has.
+    pub(crate) fn own(bytes: u64, size: u64) -> Segment {
+        Segment {
+            bytes,
+            size,
+            is_shared: false,
+        }
+    }
+
     /// The bytes of a slice.
     pub(crate) fn of(bytes: &[u8]) -> Segment {
-        Segment {
-            bytes: bytes.as_ptr() as u64,
-            size: bytes.len() as u64,
-        }
+        Segment::own(bytes.as_ptr() as u64, bytes.len() as u64)
     }
 
     /// The bytes of a slice that is written.
     pub(crate) fn of_mut(bytes: &mut [u8]) -> Segment {
-        Segment {
-            bytes: bytes.as_mut_ptr() as u64,
-            size: bytes.len() as u64,
-        }
+        Segment::own(bytes.as_mut_ptr() as u64, bytes.len() as u64)
     }
 }
 
@@ -262,7 +267,7 @@ impl Segment {
 /// unspecified, as on the device.
 pub(crate) fn move_bytes(target: &[Segment], source: &[Segment]) {
     let mut targets = target.iter().copied();
-    let mut to = Segment { bytes: 0, size: 0 };
+    let mut to = Segment::own(0, 0);
     for piece in source {
         let mut from = *piece;
         while from.size > 0 {

@@ -167,7 +167,11 @@ impl State {
     /// What the range is, as far as the driver knows.
     fn range(&self, address: u64, size: u64) -> AddressRange {
         let within = |offset: u64, length: u64, bytes: u64| match size <= length - offset {
-            true => AddressRange::Known(vec![Segment { bytes, size }]),
+            true => AddressRange::Known(vec![Segment {
+                bytes,
+                size,
+                is_shared: bytes == address,
+            }]),
             false => AddressRange::Invalid,
         };
         if let Some((base, allocation)) = self.allocation_at(address) {
@@ -204,6 +208,7 @@ impl State {
             AddressRange::Unknown if address != 0 => Ok(vec![Segment {
                 bytes: address,
                 size,
+                is_shared: true,
             }]),
             AddressRange::Unknown | AddressRange::Invalid => Err(INVALID_VALUE),
         }
@@ -221,9 +226,11 @@ impl State {
             }
             let offset = at - base;
             let length = left.min(mapping.size - offset);
+            let bytes = mapping.memory.base() + offset;
             segments.push(Segment {
-                bytes: mapping.memory.base() + offset,
+                bytes,
                 size: length,
+                is_shared: bytes == at,
             });
             at += length;
             left -= length;

@@ -6,6 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use cutape_play::CallId;
+
 use crate::call::answer::{Answer, CUresult, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
 use crate::call::argument::{Argument, Call};
 use crate::object::address_space::Space;
@@ -46,8 +48,8 @@ missing! {
 pub(crate) enum Action {
     /// Changes memory.
     Run(Box<dyn FnOnce(&mut State) + Send>),
-    /// Calls a function of the program, without the lock.
-    Host(HostFunction),
+    /// Calls a function of the program, without the lock; for a call that is played.
+    Host(HostFunction, Option<CallId>),
     /// Completes when the condition holds.
     Until(Box<dyn Fn(&State) -> bool + Send>),
     /// Only has a place in the order.

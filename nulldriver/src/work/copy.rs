@@ -1,11 +1,13 @@
 //! Copies with pitches: checked as a whole, then done row by row.
 
 use cutape_driver::types::CUDA_MEMCPY3D;
+use cutape_play::CallId;
 
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::call::argument::Site;
 use crate::object::device::MAX_PITCH;
 use crate::object::memory::{Place, Segment, move_bytes};
+use crate::player;
 use crate::settings::{self, Schedule};
 use crate::state::{Action, Locked, State};
 use crate::work::kernel::read;
@@ -81,7 +83,7 @@ impl Row {
         match self {
             Row::Device(address) => state.device_range(address, size),
             Row::Any(address) => state.any_range(address, size),
-            Row::Array(bytes) => Ok(vec![Segment { bytes, size }]),
+            Row::Array(bytes) => Ok(vec![Segment::own(bytes, size)]),
         }
     }
 }
@@ -210,6 +212,7 @@ pub(crate) fn enqueue<const IS_ASYNC: bool>(
     moves: Moves,
     (to, from): Places,
 ) -> Answer {
+    let call = player::call();
     let is_busy = state.queue.len() > 0 || settings::get().schedule != Schedule::Eager;
     if is_busy && from == Place::Pageable && !to.is_host() {
         if !IS_ASYNC {
@@ -219,14 +222,14 @@ pub(crate) fn enqueue<const IS_ASYNC: bool>(
         let staged: Vec<Vec<u8>> = moves.iter().map(|(_, source)| read(source)).collect();
         let work = move |_: &mut State| {
             for ((target, _), bytes) in moves.iter().zip(&staged) {
-                move_bytes(target, &[Segment::of(bytes)]);
+                write(target, &[Segment::of(bytes)], call);
             }
         };
         return state
             .enqueue(stream, Action::Run(Box::new(work)))
             .map(|_| ());
     }
-    let ticket = state.enqueue(stream, Action::Run(Box::new(move |_| apply(&moves))))?;
+    let ticket = state.enqueue(stream, Action::Run(Box::new(move |_| apply(&moves, call))))?;
     let is_on_device = to == Place::Device && from == Place::Device;
     let has_waited = to == Place::Pageable || to.is_host() && from.is_host();
     if has_waited || !IS_ASYNC && !is_on_device {
@@ -235,9 +238,17 @@ pub(crate) fn enqueue<const IS_ASYNC: bool>(
     Ok(())
 }
 
-/// Does what was checked.
-pub(crate) fn apply(moves: &Moves) {
+/// Does what was checked, for a call that is played or none.
+pub(crate) fn apply(moves: &Moves, call: Option<CallId>) {
     for (target, source) in moves {
-        move_bytes(target, source);
+        write(target, source, call);
+    }
+}
+
+/// Memory of the program gets the recorded bytes.
+fn write(target: &[Segment], source: &[Segment], call: Option<CallId>) {
+    match (call, target.first()) {
+        (Some(call), Some(to)) if to.is_shared => player::deliver(call, to.bytes),
+        _ => move_bytes(target, source),
     }
 }

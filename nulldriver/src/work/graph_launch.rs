@@ -12,6 +12,7 @@ use crate::call::argument::Stream;
 use crate::object::graph::Step;
 use crate::object::queue::{Lane, Ticket};
 use crate::object::work::{HostFunction, Work};
+use crate::player;
 use crate::state::{Action, State};
 use crate::work::memory_operation::{self, Operation};
 use crate::work::{copy, kernel, memset};
@@ -86,6 +87,7 @@ fn body<'a>(state: &State, step: &'a Step) -> Option<&'a [Step]> {
 
 /// What a node does, in order.
 fn actions(state: &mut State, work: &Work, before: &[Ticket]) -> Vec<Action> {
+    let call = player::call();
     let one = match work {
         Work::Kernel(node) => {
             let target = state.launchable(node.params().func as u64).ok();
@@ -93,12 +95,14 @@ fn actions(state: &mut State, work: &Work, before: &[Ticket]) -> Vec<Action> {
         }
         Work::Copy(params) => copy::volume_moves(state, params)
             .ok()
-            .map(|moves| Action::Run(Box::new(move |_: &mut State| copy::apply(&moves)))),
+            .map(|moves| Action::Run(Box::new(move |_: &mut State| copy::apply(&moves, call)))),
         Work::Memset(params) => {
             let rows = memset::node_rows(state, params).ok();
             rows.map(|rows| memset::action(rows, params))
         }
-        &Work::Host { entry, data } => Some(Action::Host(HostFunction::Function { entry, data })),
+        &Work::Host { entry, data } => {
+            Some(Action::Host(HostFunction::Function { entry, data }, call))
+        }
         Work::Wait(event) => {
             let ticket = state.events.get(event).map_or(0, |event| event.ticket);
             let is_over = !state.queue.is_pending(ticket) || before.contains(&ticket);

@@ -4,6 +4,7 @@ use cutape_driver::types::CUstreamBatchMemOpParams;
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if};
 use crate::object::memory::{Place, Purpose, Segment, move_bytes};
+use crate::player;
 use crate::state::{Action, State};
 use crate::work::value_wait::{Value, Wait};
 
@@ -87,8 +88,12 @@ fn write(state: &State, address: u64, value: Value) -> Answer<Action> {
     let size = value.width as u64;
     invalid_if(!address.is_multiple_of(size) || !may_be_operand(state, address))?;
     let target = state.device_range(address, size)?;
+    let call = player::call();
     Ok(Action::Run(Box::new(move |_| {
         let bytes = value.bits.to_le_bytes();
+        // Whoever polls it may know that the work before is complete.
+        player::show(call);
         move_bytes(&target, &[Segment::of(&bytes[..value.width])]);
+        player::wrote(&target);
     })))
 }

@@ -4,6 +4,7 @@ use cutape_driver::types::CUDA_MEMSET_NODE_PARAMS_v2;
 
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::object::memory::{Segment, fill_bytes};
+use crate::player;
 use crate::state::{Action, State};
 
 /// The rows of a memset, checked.
@@ -43,6 +44,7 @@ pub(crate) fn action(rows: Vec<Vec<Segment>>, memset: &CUDA_MEMSET_NODE_PARAMS_v
     Action::Run(Box::new(move |_| {
         for segments in &rows {
             fill_bytes(segments, &unit[..size]);
+            player::wrote(segments);
         }
     }))
 }

@@ -16,6 +16,7 @@ use cutape_registry::{Family, Function, FunctionOp, ImplicitWait, Param, Role};
 use crate::call::answer::{Answer, NOT_READY};
 use crate::object::memory::Purpose;
 use crate::object::queue::{Ticket, is_any_pending};
+use crate::player;
 use crate::settings::{self, Schedule};
 use crate::state::{Action, Locked, State, has_ended, lock};
 use crate::work::host_function;
@@ -56,7 +57,7 @@ impl State {
     fn ready(&self) -> Vec<Ticket> {
         self.queue.ready(|action| match action {
             Action::Until(condition) => condition(self),
-            Action::Run(_) | Action::Host(_) | Action::Nothing | Action::Retire(_) => true,
+            Action::Run(_) | Action::Host(..) | Action::Nothing | Action::Retire(_) => true,
         })
     }
 
@@ -80,8 +81,9 @@ impl State {
 fn run(mut state: Locked, ticket: Ticket) -> Locked {
     match state.queue.begin(ticket) {
         Some(Action::Run(work) | Action::Retire(work)) => work(&mut state),
-        Some(Action::Host(function)) => {
+        Some(Action::Host(function, call)) => {
             drop(state);
+            player::show(call);
             // Without a thread for it, the function is not called.
             let _ = host_function::run(function);
             state = lock();

@@ -41,10 +41,7 @@ impl Wait {
         let width = self.wanted.width as u64;
         invalid_if(!self.address.is_multiple_of(width) || self.flags & !3 != 0)?;
         let mut bytes = [0; 8];
-        let target = Segment {
-            bytes: bytes.as_mut_ptr() as u64,
-            size: width,
-        };
+        let target = Segment::of_mut(&mut bytes[..width as usize]);
         move_bytes(&[target], &state.device_range(self.address, width)?);
         if player::is_playing() {
             // The device may have written the value; then the recording shows what followed.

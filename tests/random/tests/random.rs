@@ -274,16 +274,14 @@ fn run_batch(
             continue;
         };
         failed += 1;
-        let small = match failed_before + failed <= options.shrinks {
-            true => shrink(program, |candidate| {
-                still_fails(runner, candidate, schedules, failure.property)
-            }),
-            false => program.clone(),
-        };
-        let last = match runner.run(std::slice::from_ref(&small), schedules, options.last) {
-            Err(last) => last,
-            Ok(()) => failure,
-        };
+        let (mut small, mut last) = (program.clone(), failure);
+        if failed_before + failed <= options.shrinks {
+            small = shrink(program, |candidate| {
+                still_fails(runner, candidate, schedules, last.property)
+            });
+            let again = runner.run(std::slice::from_ref(&small), schedules, options.last);
+            last = again.err().unwrap_or(last);
+        }
         keep(
             &runner.trace(),
             options,

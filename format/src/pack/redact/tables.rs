@@ -5,11 +5,12 @@ use super::redactor::Redactor;
 use crate::layout::{Mapping, ResolvedAddress, Symbol};
 
 /// Facts that tell neither contents nor texts of the program.
-const HARMLESS: [&str; 27] = [
+const HARMLESS: [&str; 28] = [
     "payloads",
     "outputs",
     "outputs-of-exchanges",
     "breadcrumbs",
+    "cassette",
     "memory",
     "deep",
     "digests",

@@ -90,7 +90,7 @@ impl Side {
                     .is_some_and(|end| end <= layout.row);
                 valid_if(fits && layout.rows * layout.planes == 1)?;
                 let bytes = layout.base + offset;
-                Ok(vec![Segment { bytes, size }])
+                Ok(vec![Segment::own(bytes, size)])
             }
             // An empty range is not checked.
             Side::Host(_) | Side::Device(_) if size == 0 => Ok(Vec::new()),

@@ -4,6 +4,7 @@ use crate::call::answer::{Answer, invalid_if};
 use crate::call::argument::Stream;
 use crate::call::entry::entries;
 use crate::object::work::{HostFunction, Work};
+use crate::player;
 use crate::state::{Action, Locked, lock};
 
 entries! {
@@ -18,7 +19,9 @@ fn launch(mut state: Locked, stream: Stream, entry: u64, data: u64) -> Answer {
         return state.add_captured(site, Work::Host { entry, data });
     }
     let function = HostFunction::Function { entry, data };
-    state.enqueue(stream, Action::Host(function)).map(|_| ())
+    state
+        .enqueue(stream, Action::Host(function, player::call()))
+        .map(|_| ())
 }
 
 fn add_callback(stream: Stream, entry: u64, data: u64, flags: u32) -> Answer {
@@ -31,5 +34,7 @@ fn add_callback(stream: Stream, entry: u64, data: u64, flags: u32) -> Answer {
         stream: if stream.is_default() { 0 } else { stream.0 },
         data,
     };
-    state.enqueue(stream, Action::Host(function)).map(|_| ())
+    state
+        .enqueue(stream, Action::Host(function, player::call()))
+        .map(|_| ())
 }

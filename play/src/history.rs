@@ -1,0 +1,399 @@
+//! The content of memory that host and device share, from look to look of the recorder; and what
+//! work of the device has written by the call that proves it complete.
+//!
+//! That is what has changed since the recorder looked when the work was enqueued, whenever it found
+//! that. The program may have written some of it, in other parts: what a running program has written
+//! itself is left to it (`seen.rs`).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+use cutape_format::{Snapshot, Trace};
+use cutape_model::{CompletedBy, CompletedWrite, ObjectId, WrittenValue};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The unit in which it is decided who has written memory, in bytes.
+pub(crate) const WORD: u64 = 8;
+
+/// An allocation of the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) id: ObjectId,
+    pub(crate) addresses: Range<u64>,
+    /// A call with an address in it, and the address.
+    pub(crate) named: (u64, u64),
+}
+
+/// What the recorder found in it.
+#[derive(Clone)]
+pub(crate) struct Look {
+    pub(crate) memory: Memory,
+    /// Where.
+    pub(crate) address: u64,
+    pub(crate) bytes: Snapshot<'static>,
+    /// When it had read the bytes, in ticks.
+    pub(crate) time: u64,
+    /// The call and when it was entered; of looks after it.
+    pub(crate) waited: Option<(u64, u64)>,
+}
+
+/// What work has written to it.
+pub(crate) struct Written {
+    pub(crate) memory: Memory,
+    /// Parts without gaps: address, bytes.
+    pub(crate) parts: Vec<(u64, Vec<u8>)>,
+    /// Why the bytes are not known.
+    pub(crate) missing: Option<String>,
+}
+
+/// Work whose bytes are only in what the recorder found.
+pub(crate) struct Work {
+    /// Where it may write.
+    bytes: Range<u64>,
+    /// When the recorder had looked before it, in ticks.
+    begun: u64,
+    /// The call that may have told the program that it is complete.
+    told: Option<u64>,
+    /// The call that proves it complete, and when.
+    proof: Option<(u64, u64)>,
+}
+
+/// Since when it is known what work has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum At {
+    /// Since that call, which proves it.
+    Proof(u64),
+    /// The program may know since the work of that call.
+    Told(u64),
+}
+
+impl Work {
+    /// That of all writes of calls for which `begun` knows when the recorder had looked.
+    pub(crate) fn all(writes: &[CompletedWrite], begun: impl Fn(u64) -> Option<u64>) -> Vec<Self> {
+        let proofs = writes.iter().filter_map(|one| match one.proof {
+            CompletedBy::Call(call, time) => {
+                Some(((one.write.call, one.write.bytes.start), (call, time)))
+            }
+            CompletedBy::With(_) | CompletedBy::None => None,
+        });
+        let proofs: FxHashMap<(u64, u64), (u64, u64)> = proofs.collect();
+        let mut later: FxHashMap<(u64, u64), u64> = FxHashMap::default();
+        for one in writes {
+            if let CompletedBy::With(call) = one.proof {
+                later.insert((one.write.call, one.write.bytes.start), call);
+            }
+        }
+        let proof = |mut call: u64, start: u64| {
+            // Each is later than the one before.
+            while let Some(&with) = later.get(&(call, start)).filter(|&&with| with > call) {
+                call = with;
+            }
+            proofs.get(&(call, start)).copied()
+        };
+        let works = writes.iter().filter_map(|CompletedWrite { write, .. }| {
+            Some(Self {
+                bytes: write.bytes.clone(),
+                begun: begun(write.call)?,
+                told: write.known_since,
+                proof: proof(write.call, write.bytes.start),
+            })
+        });
+        works.collect()
+    }
+}
+
+/// The content of an allocation, and when each word was found to have changed.
+struct Content {
+    memory: Memory,
+    bytes: Vec<u8>,
+    changed: Vec<u64>,
+    last_change: u64,
+    /// Why some of the bytes are not known.
+    missing: Option<String>,
+}
+
+impl Content {
+    fn of(memory: &Memory) -> Self {
+        let Range { start, end } = memory.addresses;
+        Self {
+            memory: memory.clone(),
+            // Bytes in no note are zero.
+            bytes: vec![0; end.saturating_sub(start) as usize],
+            changed: vec![0; end.div_ceil(WORD).saturating_sub(start / WORD) as usize],
+            last_change: 0,
+            missing: None,
+        }
+    }
+
+    /// The part of a word, from the start of the memory.
+    fn word(&self, word: usize) -> Range<usize> {
+        let Range { start, end } = self.memory.addresses;
+        let address = (start / WORD + word as u64) * WORD;
+        let offset = |address: u64| address.clamp(start, end).saturating_sub(start) as usize;
+        offset(address)..offset(address.saturating_add(WORD))
+    }
+
+    /// The words that lie in a range of addresses, at least in part.
+    fn words(&self, addresses: &Range<u64>) -> Range<usize> {
+        let Range { start, end } = self.memory.addresses;
+        let first = addresses.start.max(start);
+        let end = addresses.end.min(end);
+        if first >= end {
+            return 0..0;
+        }
+        let word = |address: u64| address.saturating_sub(start / WORD * WORD);
+        (word(first) / WORD) as usize..word(end).div_ceil(WORD) as usize
+    }
+
+    /// A stream has written a value: its first bytes, as many as there are.
+    fn write(&mut self, bytes: &Range<u64>, value: u64) {
+        let Range { start, end } = self.memory.addresses;
+        if start <= bytes.start && bytes.end <= end {
+            let at = bytes.start.saturating_sub(start) as usize;
+            let there = self.bytes.get_mut(at..).unwrap_or_default();
+            let length = bytes.end.saturating_sub(bytes.start) as usize;
+            let there = there.iter_mut().take(length);
+            there
+                .zip(value.to_le_bytes())
+                .for_each(|(to, from)| *to = from);
+        }
+    }
+
+    /// The recorder found bytes that the recording lacks, and why.
+    fn miss(&mut self, look: &Look, why: String) {
+        let end = look
+            .address
+            .saturating_add(look.bytes.bytes.length().unwrap_or(0));
+        for word in self.words(&(look.address..end)) {
+            if let Some(changed) = self.changed.get_mut(word) {
+                *changed = look.time;
+            }
+        }
+        self.last_change = look.time;
+        self.missing = Some(why);
+    }
+
+    /// The recorder found these bytes.
+    fn look(&mut self, address: u64, found: &[u8], time: u64) {
+        let start = address.saturating_sub(self.memory.addresses.start) as usize;
+        let all = start..start.saturating_add(found.len());
+        for word in self.words(&(address..address.saturating_add(found.len() as u64))) {
+            let Range { start, end } = self.word(word);
+            let part = start.max(all.start)..end.min(all.end);
+            let new =
+                found.get(part.start.wrapping_sub(all.start)..part.end.wrapping_sub(all.start));
+            if self.bytes.get(part) != new
+                && let Some(changed) = self.changed.get_mut(word)
+            {
+                *changed = time;
+                self.last_change = time;
+            }
+        }
+        if let Some(old) = self.bytes.get_mut(all) {
+            old.copy_from_slice(found);
+        }
+    }
+
+    /// The words that were found to have changed where work writes, since a time.
+    fn changed_since(&self, work: &Work, since: u64) -> impl Iterator<Item = usize> {
+        let words = match since <= self.last_change {
+            true => self.words(&work.bytes),
+            false => 0..0,
+        };
+        words.filter(move |&word| self.changed.get(word).is_some_and(|&at| at >= since))
+    }
+
+    /// The words that work has changed, as far as that is known.
+    fn changed_by(&self, work: &Work) -> impl Iterator<Item = usize> {
+        self.changed_since(work, work.begun.saturating_add(1))
+    }
+
+    /// What words hold; `None` of none.
+    fn written(&self, words: impl Iterator<Item = usize>) -> Option<Written> {
+        let words: BTreeSet<usize> = words.collect();
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        for part in words.into_iter().map(|word| self.word(word)) {
+            match parts.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                _ => parts.push(part),
+            }
+        }
+        let start = self.memory.addresses.start;
+        let parts = parts.into_iter().filter_map(|part| {
+            let address = start.saturating_add(part.start as u64);
+            Some((address, self.bytes.get(part)?.to_vec()))
+        });
+        let parts: Vec<(u64, Vec<u8>)> = parts.collect();
+        (!parts.is_empty()).then(|| Written {
+            memory: self.memory.clone(),
+            parts,
+            missing: self.missing.clone(),
+        })
+    }
+}
+
+/// What happens at a time, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A stream has written a value, which the recorder takes for granted.
+    Value(usize),
+    Look(usize),
+    /// Work begins.
+    Begin(usize),
+    /// The program may know from now on that work is complete.
+    Told(usize),
+    /// A call proves work complete.
+    Proof(u64),
+}
+
+/// So many proofs are remembered for looks of calls that return later.
+const MOST_RECENT: usize = 256;
+
+/// What is known at a time.
+struct Account<'a> {
+    works: &'a [Work],
+    /// By call that proves it.
+    proved_by: FxHashMap<u64, Vec<usize>>,
+    contents: FxHashMap<ObjectId, Content>,
+    /// Work that is not proved complete.
+    running: BTreeSet<usize>,
+    /// Work that the program may know to be complete, with the words of which it is known what it
+    /// has written.
+    told: Vec<(usize, FxHashSet<(ObjectId, usize)>)>,
+    /// The last proofs: time, call.
+    recent: VecDeque<(u64, u64)>,
+    found: Vec<(At, Written)>,
+}
+
+/// What work has written, by the time at which that is known. `looks` are those of the recorder;
+/// `entered` says when a call was entered; `values` are those that streams write, with the time at
+/// which they have.
+pub(crate) fn written(
+    trace: &Trace,
+    looks: &[Look],
+    works: &[Work],
+    values: &[(u64, WrittenValue)],
+    entered: impl Fn(u64) -> u64,
+) -> Vec<(At, Written)> {
+    let mut events: Vec<(u64, Event)> = Vec::new();
+    let of_values = values.iter().enumerate();
+    events.extend(of_values.map(|(at, value)| (value.0, Event::Value(at))));
+    let of_looks = looks.iter().enumerate();
+    events.extend(of_looks.map(|(at, look)| (look.time, Event::Look(at))));
+    let mut proved_by: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    for (at, work) in works.iter().enumerate() {
+        events.push((work.begun, Event::Begin(at)));
+        events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
+        if let Some((call, time)) = work.proof {
+            let proved = proved_by.entry(call).or_default();
+            if proved.is_empty() {
+                events.push((time, Event::Proof(call)));
+            }
+            proved.push(at);
+        }
+    }
+    events.sort_unstable();
+    let mut account = Account {
+        works,
+        proved_by,
+        contents: FxHashMap::default(),
+        running: BTreeSet::new(),
+        told: Vec::new(),
+        recent: VecDeque::new(),
+        found: Vec::new(),
+    };
+    for (time, event) in events {
+        match event {
+            Event::Value(at) => {
+                if let Some((_, (bytes, value))) = values.get(at) {
+                    let contents = account.contents.values_mut();
+                    contents.for_each(|content| content.write(bytes, *value));
+                }
+            }
+            Event::Look(at) => _ = looks.get(at).map(|look| account.look(trace, look)),
+            Event::Begin(at) => _ = account.running.insert(at),
+            Event::Told(at) => {
+                account.told.push((at, FxHashSet::default()));
+                account.tell(None);
+            }
+            Event::Proof(call) => account.prove(call, time),
+        }
+    }
+    account.found
+}
+
+impl Account<'_> {
+    fn look(&mut self, trace: &Trace, look: &Look) {
+        let memory = &look.memory;
+        if !self.contents.contains_key(&memory.id) {
+            // What was there before has ended.
+            self.contents
+                .retain(|_, other| other.words(&memory.addresses).is_empty());
+        }
+        let content = self.contents.entry(memory.id);
+        let content = content.or_insert_with(|| Content::of(memory));
+        match trace.resolve(look.bytes.bytes) {
+            Ok(bytes) => content.look(look.address, &bytes, look.time),
+            Err(damage) => content.miss(&look, damage.what.clone()),
+        }
+        if let Some((call, entered)) = look.waited {
+            // The recorder looks after a call because some of the work is complete.
+            let running = self.running.iter().filter_map(|&at| self.works.get(at));
+            let written = content.written(running.flat_map(|work| content.changed_by(work)));
+            self.found
+                .extend(written.map(|written| (At::Proof(call), written)));
+            // Work that another call has proved complete meanwhile; this one has looked first.
+            let overtaken = self.recent.iter().filter(|&&(time, _)| time >= entered);
+            for &(_, call) in overtaken {
+                let works = self.proved_by.get(&call).into_iter().flatten();
+                let works = works.filter_map(|&at| self.works.get(at));
+                let words = works.flat_map(|work| content.changed_since(work, look.time));
+                let written = content.written(words);
+                self.found
+                    .extend(written.map(|written| (At::Proof(call), written)));
+            }
+        }
+        self.tell(Some(memory.id));
+    }
+
+    /// What the program may know of work, in memory that has changed or in all.
+    fn tell(&mut self, memory: Option<ObjectId>) {
+        let Self {
+            works,
+            contents,
+            told,
+            found,
+            ..
+        } = self;
+        for (at, known) in told {
+            let Some(work) = works.get(*at) else { continue };
+            let contents = contents
+                .iter()
+                .filter(|(id, _)| memory.is_none_or(|memory| memory == **id));
+            for (&id, content) in contents {
+                let words = content.changed_by(work);
+                let written = content.written(words.filter(|&word| known.insert((id, word))));
+                let call = work.told.unwrap_or_default();
+                found.extend(written.map(|written| (At::Told(call), written)));
+            }
+        }
+    }
+
+    fn prove(&mut self, call: u64, time: u64) {
+        if self.recent.len() >= MOST_RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((time, call));
+        let proved = self.proved_by.get(&call).map_or(&[][..], Vec::as_slice);
+        for content in self.contents.values() {
+            let works = proved.iter().filter_map(|&at| self.works.get(at));
+            let written = content.written(works.flat_map(|work| content.changed_by(work)));
+            self.found
+                .extend(written.map(|written| (At::Proof(call), written)));
+        }
+        self.told.retain(|(at, _)| !proved.contains(at));
+        for at in proved {
+            self.running.remove(at);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What a recording knows of host memory that the device can write: the bytes that copies brought,
+//! what other work has written, and which call proved that.
+
+use cutape_format::layout::field;
+use cutape_format::{Call, Note, Snapshot, Trace};
+use cutape_model::{
+    CompletedBy, HostWrites, looked, looked_before, written_values as stream_values,
+};
+use cutape_registry::{Family, Function, Role, StreamMemoryOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::history::{At, Look, Memory, Work, Written, written};
+use crate::rows::read_by;
+use crate::threads::known;
+
+/// What it knows.
+#[derive(Default)]
+pub(crate) struct RecordedMemory {
+    /// By thread and number of a copy: where it wrote, and the bytes.
+    brought: FxHashMap<(u32, u64), Vec<(u64, Snapshot<'static>)>>,
+    /// By call: where the recorder looked before it.
+    looked_before: FxHashMap<u64, Vec<Look>>,
+    /// By call that proves work complete: what that has written.
+    proved: FxHashMap<u64, Vec<Written>>,
+    /// The same by call that may have told the program of it without a proof.
+    shown: FxHashMap<u64, Vec<Written>>,
+    /// By thread: its calls that prove work complete which has written such memory, and when.
+    proofs: FxHashMap<u32, Vec<(u64, u64)>>,
+    /// Calls with a part of memory that has to be seen.
+    seen: FxHashSet<u64>,
+    /// Calls before which the program may poll, in ascending order: work is in flight that may write host
+    /// memory.
+    after_work: Vec<u64>,
+    /// Calls that read host memory which pending work may write.
+    readers_of_pending: FxHashSet<u64>,
+}
+
+impl RecordedMemory {
+    /// Reads a trace for it.
+    pub(crate) fn of(trace: &'static Trace) -> Self {
+        let mut found = Self::default();
+        let mut writes = HostWrites::keeping_completed();
+        let mut calls = Vec::new();
+        let mut looks = Vec::new();
+        let mut begun = FxHashMap::default();
+        let mut values = FxHashMap::default();
+        for call in trace.calls() {
+            calls.resize(call.index as usize, (0, 0));
+            calls.push((call.thread, call.ticks));
+            writes.enter(&call);
+            if writes.has_pending() {
+                found.after_work.push(call.index);
+            }
+            let Some(function) = known(&call) else {
+                writes.apply(&call);
+                continue;
+            };
+            found.add_reads(&mut writes, function, &call);
+            if call.has_notes() {
+                found.add_notes(&writes, &call, &mut looks);
+            }
+            writes.apply(&call);
+            if writes.has_written(&call) {
+                let own = stream_values(function, &call);
+                if !own.is_empty() {
+                    values.insert(call.index, own);
+                }
+            }
+            if writes.has_written(&call) && !gives_bytes(function, &call) {
+                let copy = matches!(function.family, Family::Copy(_));
+                let copy = copy.then_some((call.thread, call.number));
+                let looked = looked_before(&call).unwrap_or(call.ticks);
+                begun.insert(call.index, (looked, copy));
+            }
+        }
+        let of_call = |call: u64| calls.get(call as usize).copied().unwrap_or_default();
+        let begun = |call| {
+            let &(looked, copy) = begun.get(&call)?;
+            let is_brought = copy.is_some_and(|copy| found.brought.contains_key(&copy));
+            (!is_brought).then_some(looked)
+        };
+        let completed = writes.completed();
+        let mut written_values = Vec::new();
+        let works = Work::all(&completed, begun);
+        for one in &completed {
+            if let CompletedBy::Call(call, time) = one.proof {
+                let proofs = found.proofs.entry(of_call(call).0).or_default();
+                proofs.push((call, time));
+                let values = values.get(&one.write.call).into_iter().flatten();
+                let values = values.filter(|value| value.0 == one.write.bytes);
+                written_values.extend(values.map(|value| (time, value.clone())));
+            }
+        }
+        for proofs in found.proofs.values_mut() {
+            proofs.sort_unstable();
+            proofs.dedup();
+        }
+        let told = |call| of_call(call).1;
+        for (at, memory) in written(trace, &looks, &works, &written_values, told) {
+            match at {
+                At::Proof(call) => {
+                    found.seen.insert(call);
+                    found.proved.entry(call).or_default().push(memory);
+                }
+                At::Told(call) => found.shown.entry(call).or_default().push(memory),
+            }
+        }
+        found
+    }
+
+    fn add_reads(&mut self, writes: &mut HostWrites, function: &Function, call: &Call<'static>) {
+        let is_pending = read_by(function, call).into_iter().any(|(_, rows)| {
+            let mut rows = rows.into_iter();
+            rows.any(|(start, length)| {
+                let bytes = start..start.saturating_add(length);
+                !writes.pending_for(call, &bytes).is_empty()
+            })
+        });
+        if is_pending {
+            self.readers_of_pending.insert(call.index);
+        }
+    }
+
+    fn add_notes(&mut self, writes: &HostWrites, call: &Call<'static>, looks: &mut Vec<Look>) {
+        let left = call.leave.map_or(u64::MAX, |leave| leave.ticks);
+        for note in call.notes() {
+            match note {
+                Note::Readback(note, snapshot) => {
+                    let of_copy = self.brought.entry((note.thread, note.number)).or_default();
+                    of_copy.push((note.address, snapshot));
+                    self.seen.insert(call.index);
+                }
+                Note::HostChanged(note, bytes) => {
+                    let Some((addresses, id)) = writes.shared_at(note.address) else {
+                        continue;
+                    };
+                    let is_after = note.is_after != 0;
+                    let time = match is_after {
+                        true => looked(call).unwrap_or(left),
+                        false => looked_before(call).unwrap_or(call.ticks),
+                    };
+                    let look = Look {
+                        memory: Memory {
+                            id,
+                            addresses,
+                            named: (call.index, note.address),
+                        },
+                        address: note.address,
+                        bytes,
+                        time,
+                        waited: is_after.then_some((call.index, call.ticks)),
+                    };
+                    if !is_after {
+                        let before = self.looked_before.entry(call.index).or_default();
+                        before.push(look.clone());
+                        self.seen.insert(call.index);
+                    }
+                    if is_after {
+                        let proofs = self.proofs.entry(call.thread).or_default();
+                        proofs.push((call.index, time));
+                    }
+                    looks.push(look);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// When a call of a thread had proved that work is complete which has written host memory.
+    pub(crate) fn proof(&self, thread: u32, call: u64) -> Option<u64> {
+        let (at, time) = self.proof_from(thread, call)?;
+        (at == call).then_some(time)
+    }
+
+    /// The first call of a thread, from an index on, that proves that; and when it had.
+    pub(crate) fn proof_from(&self, thread: u32, call: u64) -> Option<(u64, u64)> {
+        let proofs = self.proofs.get(&thread)?;
+        let from = proofs.partition_point(|known| known.0 < call);
+        proofs.get(from).copied()
+    }
+
+    /// Whether something is to be done about memory when the program makes a call.
+    pub(crate) fn is_seen(&self, call: u64) -> bool {
+        self.seen.contains(&call)
+    }
+
+    /// Whether the program may poll anywhere.
+    pub(crate) fn has_polled(&self) -> bool {
+        !self.after_work.is_empty()
+    }
+
+    /// Whether the program may poll before a call.
+    pub(crate) fn may_poll(&self, call: u64) -> bool {
+        self.after_work.binary_search(&call).is_ok()
+    }
+
+    /// Where the recorder looked before a call.
+    pub(crate) fn looked_before(&self, call: u64) -> &[Look] {
+        self.looked_before.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// What work has written that a call proves complete.
+    pub(crate) fn proved(&self, call: u64) -> &[Written] {
+        self.proved.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// What work has written that is complete as soon as the work of a call begins which may tell
+    /// the program of that.
+    pub(crate) fn shown(&self, call: u64) -> &[Written] {
+        self.shown.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// The bytes that a copy brought, by thread and number: the next from a recorded address on.
+    pub(crate) fn take_brought(
+        &mut self,
+        copy: (u32, u64),
+        address: u64,
+    ) -> Option<Snapshot<'static>> {
+        let of_copy = self.brought.get_mut(&copy)?;
+        let at = of_copy.iter().position(|known| known.0 == address)?;
+        Some(of_copy.remove(at).1)
+    }
+
+    /// Whether a call reads host memory that pending work may write: the bytes are not the
+    /// program's.
+    pub(crate) fn reads_pending(&self, call: u64) -> bool {
+        self.readers_of_pending.contains(&call)
+    }
+}
+
+/// Whether the program gives the bytes that a call writes, or the call has them when it returns.
+fn gives_bytes(function: &Function, call: &Call<'_>) -> bool {
+    match function.family {
+        Family::Memset | Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch) => {
+            true
+        }
+        Family::Copy(_) => {
+            let mut after = call.leave.iter().flat_map(|leave| leave.snapshots());
+            after.any(|snapshot| is_copied(function, &snapshot))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a snapshot of a call that has returned is what it has copied to the host.
+pub(crate) fn is_copied(function: &Function, snapshot: &Snapshot<'_>) -> bool {
+    let param = function.params.get(usize::from(snapshot.parameter));
+    match (snapshot.field, param.map(|param| param.role)) {
+        (field::POINTEE, Some(Role::HostWrite(_))) => true,
+        (field::HOST_BYTES, _) => matches!(function.family, Family::Copy(_)),
+        _ => false,
+    }
+}

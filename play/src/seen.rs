@@ -1,0 +1,127 @@
+//! The content of memory that host and device share, as the program had it when the recorder had last
+//! looked there: what differs from it now, the program has written since.
+
+use cutape_model::ObjectId;
+use rustc_hash::FxHashMap;
+
+use crate::history::{Look, Memory, WORD, Written};
+use crate::memory;
+use crate::values::MissingBytes;
+
+/// An allocation of the program.
+struct Content {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// By allocation of the recording.
+#[derive(Default)]
+pub(crate) struct Seen(FxHashMap<ObjectId, Content>);
+
+impl Seen {
+    /// The content of an allocation, of which an address of the recording is `live` in the program.
+    fn content(&mut self, memory: &Memory, address: u64, live: u64) -> Option<&mut Content> {
+        let start = live.checked_sub(address.checked_sub(memory.addresses.start)?)?;
+        let length = memory.addresses.end.checked_sub(memory.addresses.start)?;
+        if self
+            .0
+            .get(&memory.id)
+            .is_none_or(|known| known.start != start)
+        {
+            // An earlier allocation there has ended.
+            self.0.retain(|_, known| !overlaps(known, start, length));
+            let bytes = memory::read(start, length as usize)?;
+            self.0.insert(memory.id, Content { start, bytes });
+        }
+        self.0.get_mut(&memory.id)
+    }
+
+    /// The recorder looked there before a call, which the program makes now; where that is in the
+    /// program.
+    pub(crate) fn look(&mut self, look: &Look, live: u64) {
+        let length = look.bytes.bytes.length().unwrap_or(0);
+        if let Some(content) = self.content(&look.memory, look.address, live) {
+            content.read(live, length);
+        }
+    }
+
+    /// Puts what the device has written and the program has not; where the start of the memory is in
+    /// the program. False if some of it cannot be read or written.
+    pub(crate) fn put(&mut self, written: &Written, start: u64) -> bool {
+        let from = written.memory.addresses.start;
+        let Some(content) = self.content(&written.memory, from, start) else {
+            return false;
+        };
+        let mut is_put = true;
+        for (address, bytes) in &written.parts {
+            let offset = address.wrapping_sub(from);
+            is_put &= content.put(*address, offset, bytes);
+        }
+        is_put
+    }
+
+    /// The same; an error if some of it cannot be read or written.
+    pub(crate) fn put_all(&mut self, written: &Written, start: u64) -> Result<(), MissingBytes> {
+        match (&written.missing, self.put(written, start)) {
+            (Some(why), _) => Err(MissingBytes(why.clone())),
+            (None, true) => Ok(()),
+            (None, false) => Err(MissingBytes(format!(
+                "the program's memory at {start:#x} cannot be written"
+            ))),
+        }
+    }
+
+    /// Work of the device has written there.
+    pub(crate) fn wrote(&mut self, address: u64, length: u64) {
+        for content in self.0.values_mut() {
+            if overlaps(content, address, length) {
+                content.read(address, length);
+            }
+        }
+    }
+}
+
+fn overlaps(content: &Content, address: u64, length: u64) -> bool {
+    let end = content.start.saturating_add(content.bytes.len() as u64);
+    content.start < address.saturating_add(length) && address < end
+}
+
+impl Content {
+    /// Puts bytes, in words, at an offset and where the recording had them.
+    fn put(&mut self, address: u64, offset: u64, bytes: &[u8]) -> bool {
+        let live = self.start.wrapping_add(offset);
+        let known = self.bytes.get_mut(offset as usize..);
+        let known = known.and_then(|known| known.get_mut(..bytes.len()));
+        let (Some(now), Some(known)) = (memory::read(live, bytes.len()), known) else {
+            return false;
+        };
+        // What there is to be, with what the program has written.
+        let mut new = now.clone();
+        let mut at = 0;
+        while at < bytes.len() {
+            let end = at + (WORD - (address + at as u64) % WORD) as usize;
+            let word = at..end.min(bytes.len());
+            at = word.end;
+            if let (Some(to), Some(from)) = (new.get_mut(word.clone()), bytes.get(word.clone()))
+                && now.get(word.clone()) == known.get(word)
+            {
+                to.copy_from_slice(from);
+            }
+        }
+        known.copy_from_slice(&new);
+        new == now || memory::write(live, &new)
+    }
+
+    /// Reads that part of it again.
+    fn read(&mut self, address: u64, length: u64) {
+        let end = self.start.saturating_add(self.bytes.len() as u64);
+        let from = address.max(self.start);
+        let end = address.saturating_add(length).min(end);
+        let range = from.wrapping_sub(self.start) as usize..end.wrapping_sub(self.start) as usize;
+        if let Some(part) = self.bytes.get_mut(range)
+            && let Some(now) = memory::read(from, part.len())
+        {
+            part.copy_from_slice(&now);
+        }
+    }
+}
