@@ -247,15 +247,18 @@ mod tests {
 
     #[test]
     fn words_begin_at_multiples_of_their_length() {
-        for (address, length, expected) in [
-            (0x1000, 0, vec![]),
-            (0x1000, 8, vec![0..8]),
-            (0x1000, 9, vec![0..8, 8..9]),
-            (0x1003, 4, vec![0..4]),
-            (0x1003, 5, vec![0..5]),
-            (0x1003, 14, vec![0..5, 5..13, 13..14]),
-        ] {
-            let found: Vec<Range<usize>> = words(address, length).collect();
+        type Case = (u64, usize, &'static [(usize, usize)]);
+        let table: [Case; 6] = [
+            (0x1000, 0, &[]),
+            (0x1000, 8, &[(0, 8)]),
+            (0x1000, 9, &[(0, 8), (8, 9)]),
+            (0x1003, 4, &[(0, 4)]),
+            (0x1003, 5, &[(0, 5)]),
+            (0x1003, 14, &[(0, 5), (5, 13), (13, 14)]),
+        ];
+        for (address, length, expected) in table {
+            let found = words(address, length).map(|word| (word.start, word.end));
+            let found: Vec<(usize, usize)> = found.collect();
             assert_eq!(found, expected, "{address:#x} {length}");
         }
     }
