@@ -250,11 +250,11 @@ mod tests {
         type Case = (u64, usize, &'static [(usize, usize)]);
         let table: [Case; 6] = [
             (0x1000, 0, &[]),
-            (0x1000, 8, &[(0, 8)]),
-            (0x1000, 9, &[(0, 8), (8, 9)]),
-            (0x1003, 4, &[(0, 4)]),
-            (0x1003, 5, &[(0, 5)]),
-            (0x1003, 14, &[(0, 5), (5, 13), (13, 14)]),
+            (0x1000, 4, &[(0, 4)]),
+            (0x1000, 5, &[(0, 4), (4, 5)]),
+            (0x1001, 2, &[(0, 2)]),
+            (0x1003, 1, &[(0, 1)]),
+            (0x1003, 6, &[(0, 1), (1, 5), (5, 6)]),
         ];
         for (address, length, expected) in table {
             let found = words(address, length).map(|word| (word.start, word.end));
