@@ -161,9 +161,9 @@ impl Copies {
     ) -> Result<bool, MissingBytes> {
         let at = |one: &Pending| one.rows.first().is_some_and(|row| row.0 == address);
         match self.take((call.thread, call.number), at) {
-            Some(copy) => self.write(trace, &copy).map(|()| true),
+            Some(copy) if copy.bytes.is_some() => self.write(trace, &copy).map(|()| true),
             // A further row, or what the recorder looks for in shared memory.
-            None => Ok(!self.recorded.is_given(call.index)),
+            _ => Ok(!self.recorded.is_given(call.index)),
         }
     }
 
