@@ -536,9 +536,9 @@ impl Player {
         self.check_memory(&mut state, call, shown);
     }
 
-    /// Work of the driver has written memory, which may be the program's.
-    pub fn wrote(&self, address: u64, length: u64) {
-        self.lock().copies.wrote(address, length);
+    /// The work of a call has written memory, which may be the program's.
+    pub fn wrote(&self, address: u64, length: u64, call: CallId) {
+        self.lock().copies.wrote(address, length, call.index);
     }
 
     fn check_memory(&self, state: &mut State, call: CallId, result: Result<(), MissingBytes>) {
