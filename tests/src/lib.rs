@@ -21,7 +21,9 @@ mod verb;
 
 pub use browser::Browser;
 pub use case::{Case, Mode, Recording};
-pub use commands::{bare, calls_of, changed, compiled, ending, files, names, play, record, replay};
+pub use commands::{
+    bare, calls_of, changed, compiled, ending, files, names, play, record, replay, with_macros,
+};
 pub use compiler::compile;
 pub use findings::{Finding, read_findings};
 pub use interface::{Members, compare_interface};
