@@ -73,6 +73,7 @@ impl Cassette {
                 Err(damage) if look.when == When::After => {
                     found.after.entry(look.call).or_default().push(Written {
                         memory: look.memory,
+                        call: Some(look.call),
                         parts: Vec::new(),
                         missing: Some(damage.what.clone()),
                     });
@@ -236,6 +237,7 @@ fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<
     }
     (!parts.is_empty()).then(|| Written {
         memory: look.memory.clone(),
+        call: Some(look.call),
         parts,
         missing: None,
     })
