@@ -20,6 +20,7 @@ const PAGE: u64 = 4096;
 const AT_ONCE: u64 = 1 << 20;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
+
 /// Sets whether what the program sees is recorded.
 pub(super) fn configure(is_on: bool) {
     IS_ON.store(is_on, Ordering::Relaxed);
