@@ -411,12 +411,15 @@ impl Account<'_> {
             // What was there before has ended.
             self.contents
                 .retain(|_, other| other.words(&memory.addresses).is_empty());
+            for one in &mut self.told {
+                one.others.push(memory.addresses.clone());
+            }
         }
         let content = self.contents.entry(memory.id);
         let content = content.or_insert_with(|| Content::of(memory));
         match trace.resolve(look.bytes.bytes) {
             Ok(bytes) => content.look(look.address, &bytes, look.time),
-            Err(damage) => content.miss(&look, damage.what.clone()),
+            Err(damage) => content.miss(look, damage.what.clone()),
         }
         if let Some((call, entered)) = look.waited {
             // The recorder looks after a call because some of the work is complete.
