@@ -47,14 +47,13 @@ pub(crate) fn show(call: Option<CallId>) {
     }
 }
 
-/// Work has written there.
-pub(crate) fn wrote(target: &[Segment]) {
-    let shared = || target.iter().filter(|segment| segment.is_shared);
-    if shared().next().is_some()
-        && is_playing()
-        && let Some(player) = player()
-    {
-        shared().for_each(|segment| player.wrote(segment.bytes, segment.size));
+/// The work of a call has written there.
+pub(crate) fn wrote(target: &[Segment], call: Option<CallId>) {
+    let (Some(call), Some(player)) = (call, call.and_then(|_| player())) else {
+        return;
+    };
+    for segment in target.iter().filter(|segment| segment.is_shared) {
+        player.wrote(segment.bytes, segment.size, call);
     }
 }
 

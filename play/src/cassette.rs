@@ -73,6 +73,7 @@ impl Cassette {
                 Err(damage) if look.when == When::After => {
                     found.after.entry(look.call).or_default().push(Written {
                         memory: look.memory,
+                        call: Some(look.call),
                         parts: Vec::new(),
                         missing: Some(damage.what.clone()),
                     });
@@ -236,6 +237,7 @@ fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<
     }
     (!parts.is_empty()).then(|| Written {
         memory: look.memory.clone(),
+        call: Some(look.call),
         parts,
         missing: None,
     })
@@ -247,15 +249,18 @@ mod tests {
 
     #[test]
     fn words_begin_at_multiples_of_their_length() {
-        for (address, length, expected) in [
-            (0x1000, 0, vec![]),
-            (0x1000, 8, vec![0..8]),
-            (0x1000, 9, vec![0..8, 8..9]),
-            (0x1003, 4, vec![0..4]),
-            (0x1003, 5, vec![0..5]),
-            (0x1003, 14, vec![0..5, 5..13, 13..14]),
-        ] {
-            let found: Vec<Range<usize>> = words(address, length).collect();
+        type Case = (u64, usize, &'static [(usize, usize)]);
+        let table: [Case; 6] = [
+            (0x1000, 0, &[]),
+            (0x1000, 4, &[(0, 4)]),
+            (0x1000, 5, &[(0, 4), (4, 5)]),
+            (0x1001, 2, &[(0, 2)]),
+            (0x1003, 1, &[(0, 1)]),
+            (0x1003, 6, &[(0, 1), (1, 5), (5, 6)]),
+        ];
+        for (address, length, expected) in table {
+            let found = words(address, length).map(|word| (word.start, word.end));
+            let found: Vec<(usize, usize)> = found.collect();
             assert_eq!(found, expected, "{address:#x} {length}");
         }
     }

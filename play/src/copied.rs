@@ -164,25 +164,27 @@ impl Copies {
     ) -> Result<bool, MissingBytes> {
         let at = |one: &Pending| one.rows.first().is_some_and(|row| row.0 == address);
         match self.take((call.thread, call.number), at) {
-            Some(copy) => self.write(trace, &copy).map(|()| true),
+            Some(copy) if copy.bytes.is_some() => {
+                self.write(trace, &copy, call.index).map(|()| true)
+            }
             // A further row, or what the recorder looks for in shared memory.
-            None => Ok(!self.recorded.is_given(call.index)),
+            _ => Ok(!self.recorded.is_given(call.index)),
         }
     }
 
-    fn write(&mut self, trace: &Trace, copy: &Pending) -> Result<(), MissingBytes> {
+    fn write(&mut self, trace: &Trace, copy: &Pending, call: u64) -> Result<(), MissingBytes> {
         if let Some(bytes) = &copy.bytes {
             write_rows(trace, bytes, &copy.rows)?;
         }
         for &(address, length) in &copy.rows {
-            self.seen.wrote(address, length);
+            self.seen.wrote(address, length, call);
         }
         Ok(())
     }
 
     /// Work of the device has written memory.
-    pub(crate) fn wrote(&mut self, address: u64, length: u64) {
-        self.seen.wrote(address, length);
+    pub(crate) fn wrote(&mut self, address: u64, length: u64, call: u64) {
+        self.seen.wrote(address, length, call);
     }
 
     /// Before the program may learn from a call that work is complete which nothing has proved to be.
@@ -222,7 +224,7 @@ impl Copies {
         let id = (recorded.thread, recorded.number);
         // What the driver has left out.
         while let Some(copy) = self.take(id, |copy| copy.is_complete) {
-            self.write(trace, &copy)?;
+            self.write(trace, &copy, recorded.index)?;
         }
         if function.waits != Waits::No {
             self.show(comparison, recorded.index)?;
@@ -239,7 +241,7 @@ impl Copies {
                 };
                 let is_it = |copy: &Pending| copy.address == note.address;
                 if let Some(copy) = self.take((note.thread, note.number), is_it) {
-                    self.write(trace, &copy)?;
+                    self.write(trace, &copy, recorded.index)?;
                 }
             }
         }

@@ -45,6 +45,8 @@ pub(crate) struct Written {
     pub(crate) parts: Vec<(u64, Vec<u8>)>,
     /// Why the bytes are not known.
     pub(crate) missing: Option<String>,
+    /// The call whose work has written it, if that need not be proved complete.
+    pub(crate) call: Option<u64>,
 }
 
 /// Work that may write such memory.
@@ -112,6 +114,10 @@ impl Work {
         });
         works.collect()
     }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 /// The content of an allocation, and when each word was found to have changed.
@@ -252,6 +258,7 @@ impl Content {
             memory: self.memory.clone(),
             parts,
             missing: self.missing.clone(),
+            call: None,
         })
     }
 }
@@ -273,9 +280,11 @@ enum Event {
 /// So many proofs are remembered for looks of calls that return later.
 const MOST_RECENT: usize = 256;
 
-/// Work that the program may know to be complete.
+/// Work that the program may know to be complete before the recorder has looked.
 struct Told {
     work: usize,
+    /// Since when.
+    at: At,
     /// Of these words it is known what it has written.
     words: FxHashSet<(ObjectId, usize)>,
     /// Addresses that later work writes: what changes there is not known to be of this.
@@ -314,10 +323,9 @@ pub(crate) fn written(
     let mut proved_by: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (at, work) in works.iter().enumerate() {
         events.push((work.begun, Event::Begin(at)));
-        if work.is_known {
-            continue;
+        if !work.is_known {
+            events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         }
-        events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         if let Some((call, time)) = work.proof {
             let proved = proved_by.entry(call).or_default();
             if proved.is_empty() {
@@ -347,8 +355,10 @@ pub(crate) fn written(
             Event::Look(at) => _ = looks.get(at).map(|look| account.look(trace, look)),
             Event::Begin(at) => account.begin(at),
             Event::Told(at) => {
+                let told = works.get(at).and_then(|work| work.told);
                 account.told.push(Told {
                     work: at,
+                    at: At::Told(told.unwrap_or_default()),
                     words: FxHashSet::default(),
                     others: Vec::new(),
                 });
@@ -378,9 +388,8 @@ impl Account<'_> {
                 let known = content.known.get_mut(words).unwrap_or_default();
                 known.fill(work.begun);
             }
-        } else {
-            self.running.insert(at);
         }
+        self.running.insert(at);
         self.told.retain_mut(|one| {
             let Some(told) = self.works.get(one.work) else {
                 return false;
@@ -402,16 +411,20 @@ impl Account<'_> {
             // What was there before has ended.
             self.contents
                 .retain(|_, other| other.words(&memory.addresses).is_empty());
+            for one in &mut self.told {
+                one.others.push(memory.addresses.clone());
+            }
         }
         let content = self.contents.entry(memory.id);
         let content = content.or_insert_with(|| Content::of(memory));
         match trace.resolve(look.bytes.bytes) {
             Ok(bytes) => content.look(look.address, &bytes, look.time),
-            Err(damage) => content.miss(&look, damage.what.clone()),
+            Err(damage) => content.miss(look, damage.what.clone()),
         }
         if let Some((call, entered)) = look.waited {
             // The recorder looks after a call because some of the work is complete.
             let running = self.running.iter().filter_map(|&at| self.works.get(at));
+            let running = running.filter(|work| !work.is_known);
             let written = content.written(running.flat_map(|work| content.changed_by(work)));
             self.found
                 .extend(written.map(|written| (At::Proof(call), written)));
@@ -420,6 +433,7 @@ impl Account<'_> {
             for &(_, call) in overtaken {
                 let works = self.proved_by.get(&call).into_iter().flatten();
                 let works = works.filter_map(|&at| self.works.get(at));
+                let works = works.filter(|work| !work.is_known);
                 let words = works.flat_map(|work| content.changed_since(work, look.time));
                 let written = content.written(words);
                 self.found
@@ -427,6 +441,14 @@ impl Account<'_> {
             }
         }
         self.tell(Some(memory.id));
+        if look.waited.is_some() {
+            let is_elsewhere = |one: &Told| {
+                let bytes = self.works.get(one.work).map(|work| &work.bytes);
+                bytes.is_none_or(|bytes| !overlap(bytes, &memory.addresses))
+            };
+            self.told
+                .retain(|one| matches!(one.at, At::Told(_)) || is_elsewhere(one));
+        }
     }
 
     /// What the program may know of work, in memory that has changed or in all.
@@ -452,8 +474,8 @@ impl Account<'_> {
                     is_own && one.words.insert((id, word))
                 });
                 let written = content.written(words);
-                let call = work.told.unwrap_or_default();
-                found.extend(written.map(|written| (At::Told(call), written)));
+                let call = matches!(one.at, At::Told(_)).then_some(work.call);
+                found.extend(written.map(|written| (one.at, Written { call, ..written })));
             }
         }
     }
@@ -466,13 +488,41 @@ impl Account<'_> {
         let proved = self.proved_by.get(&call).map_or(&[][..], Vec::as_slice);
         for content in self.contents.values() {
             let works = proved.iter().filter_map(|&at| self.works.get(at));
+            let works = works.filter(|work| !work.is_known);
             let written = content.written(works.flat_map(|work| content.changed_by(work)));
             self.found
                 .extend(written.map(|written| (At::Proof(call), written)));
         }
-        self.told.retain(|one| !proved.contains(&one.work));
+        self.told
+            .retain(|one| matches!(one.at, At::Proof(_)) || !proved.contains(&one.work));
         for at in proved {
             self.running.remove(at);
+        }
+        // Of several pieces of work on an allocation the recorder remembers the last of each stream, and
+        // looks when that is complete.
+        for &at in proved {
+            let Some(work) = self.works.get(at).filter(|work| !work.is_known) else {
+                continue;
+            };
+            let is_later = |other: &Work| {
+                let of_both = |content: &&Content| {
+                    let memory = &content.memory.addresses;
+                    overlap(memory, &work.bytes) && overlap(memory, &other.bytes)
+                };
+                other.begun > work.begun && self.contents.values().any(|one| of_both(&one))
+            };
+            let mut running = self.running.iter().filter_map(|&at| self.works.get(at));
+            if running.any(is_later) {
+                let words = self.contents.iter().flat_map(|(&id, content)| {
+                    content.changed_by(work).map(move |word| (id, word))
+                });
+                self.told.push(Told {
+                    work: at,
+                    at: At::Proof(call),
+                    words: words.collect(),
+                    others: Vec::new(),
+                });
+            }
         }
     }
 }

@@ -148,9 +148,16 @@ fn is_fork_of_other(starter: u32) -> bool {
 /// How often, and after which pauses, a thread looks whether another one has returned from a call.
 const MOST_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The same where other threads are awaited that need not come.
-const MOST_LOOKS_AT_OTHERS: u32 = 5000;
+/// The same where other threads are awaited that need not come, without any call that returns.
+const MOST_LOOKS_AT_OTHERS: u32 = 20_000;
 const SHORT_PAUSE: Duration = Duration::from_micros(100);
+
+/// How often a call has looked for others, and how many had returned then.
+#[derive(Default)]
+struct Looks {
+    count: u32,
+    played: u64,
+}
 
 impl State {
     /// Takes in a call of the program; what it has created.
@@ -254,7 +261,7 @@ impl Player {
         let mut state = self.lock();
         let begun = match sort {
             Sort::Effect => {
-                let mut looks = 0;
+                let (mut looks, mut others) = (0, Looks::default());
                 loop {
                     let thread = state.thread();
                     if let Some(thread) = thread {
@@ -264,8 +271,16 @@ impl Player {
                     match state.find(thread, live, self.on_mismatch) {
                         Ok(found) => {
                             state.set_thread(found.0);
-                            state = self.await_others(state, found.0, &found.1);
-                            break self.begin_effect(&mut state, live, found);
+                            if !self.awaits(&mut others, &state, found.0, &found.1) {
+                                break self.begin_effect(&mut state, live, found);
+                            }
+                            // Meanwhile it may turn out to be another thread.
+                            if let Some(own) = state.threads.all.get_mut(found.0) {
+                                own.is_busy = false;
+                            }
+                            drop(state);
+                            std::thread::sleep(SHORT_PAUSE);
+                            state = self.lock();
                         }
                         Err(Unmatched::Yet) if looks < MOST_LOOKS => {
                             looks += 1;
@@ -296,25 +311,21 @@ impl Player {
         begun
     }
 
-    /// Waits for calls of other threads that a call comes after.
-    fn await_others<'l>(
-        &'l self,
-        mut state: MutexGuard<'l, State>,
-        thread: usize,
-        recorded: &Call<'_>,
-    ) -> MutexGuard<'l, State> {
-        let mut looks = 0;
-        while self.awaits_others.load(Ordering::Relaxed) && state.is_early(thread, recorded) {
-            if looks == MOST_LOOKS_AT_OTHERS {
-                // The threads do something else than in the recording.
-                self.awaits_others.store(false, Ordering::Relaxed);
-            }
-            looks += 1;
-            drop(state);
-            std::thread::sleep(SHORT_PAUSE);
-            state = self.lock();
+    /// Whether a call comes after calls of other threads that are still to come; `looks` are those of
+    /// the call so far.
+    fn awaits(&self, looks: &mut Looks, state: &State, thread: usize, recorded: &Call<'_>) -> bool {
+        if !self.awaits_others.load(Ordering::Relaxed) || !state.is_early(thread, recorded) {
+            return false;
         }
-        state
+        if std::mem::replace(&mut looks.played, state.played) != state.played {
+            looks.count = 0;
+        }
+        looks.count += 1;
+        if looks.count > MOST_LOOKS_AT_OTHERS {
+            // The threads do something else than in the recording.
+            self.awaits_others.store(false, Ordering::Relaxed);
+        }
+        true
     }
 
     fn begin_effect(
@@ -386,7 +397,12 @@ impl Player {
             own.is_some_and(|own| own.sees(&recorded))
         });
         if let Some(thread) = thread {
-            state = self.await_others(state, thread, &recorded);
+            let mut others = Looks::default();
+            while self.awaits(&mut others, &state, thread, &recorded) {
+                drop(state);
+                std::thread::sleep(SHORT_PAUSE);
+                state = self.lock();
+            }
             state.show_before(recorded.index, true);
             self.begin_memory(&mut state, thread, &recorded);
         }
@@ -545,9 +561,9 @@ impl Player {
         self.check_memory(&mut state, call, shown);
     }
 
-    /// Work of the driver has written memory, which may be the program's.
-    pub fn wrote(&self, address: u64, length: u64) {
-        self.lock().copies.wrote(address, length);
+    /// The work of a call has written memory, which may be the program's.
+    pub fn wrote(&self, address: u64, length: u64, call: CallId) {
+        self.lock().copies.wrote(address, length, call.index);
     }
 
     fn check_memory(&self, state: &mut State, call: CallId, result: Result<(), MissingBytes>) {

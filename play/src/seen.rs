@@ -12,6 +12,8 @@ use crate::values::MissingBytes;
 struct Content {
     start: u64,
     bytes: Vec<u8>,
+    /// By word: the last recorded call whose work the driver has done there.
+    writers: Vec<u64>,
 }
 
 /// By allocation of the recording.
@@ -31,7 +33,13 @@ impl Seen {
             // An earlier allocation there has ended.
             self.0.retain(|_, known| !overlaps(known, start, length));
             let bytes = memory::read(start, length as usize)?;
-            self.0.insert(memory.id, Content { start, bytes });
+            let writers = vec![0; bytes.len().div_ceil(WORD as usize)];
+            let content = Content {
+                start,
+                bytes,
+                writers,
+            };
+            self.0.insert(memory.id, content);
         }
         self.0.get_mut(&memory.id)
     }
@@ -55,7 +63,7 @@ impl Seen {
         let mut is_put = true;
         for (address, bytes) in &written.parts {
             let offset = address.wrapping_sub(from);
-            is_put &= content.put(*address, offset, bytes);
+            is_put &= content.put(*address, offset, bytes, written.call);
         }
         is_put
     }
@@ -71,11 +79,16 @@ impl Seen {
         }
     }
 
-    /// Work of the device has written there.
-    pub(crate) fn wrote(&mut self, address: u64, length: u64) {
+    /// Work of the device has written there, that of a recorded call.
+    pub(crate) fn wrote(&mut self, address: u64, length: u64, call: u64) {
         for content in self.0.values_mut() {
             if overlaps(content, address, length) {
                 content.read(address, length);
+                let from = address.saturating_sub(content.start) / WORD;
+                let end = address.saturating_add(length).saturating_sub(content.start);
+                let words = from as usize..(end.div_ceil(WORD) as usize).min(content.writers.len());
+                let writers = content.writers.get_mut(words).unwrap_or_default();
+                writers.iter_mut().for_each(|last| *last = call.max(*last));
             }
         }
     }
@@ -87,8 +100,9 @@ fn overlaps(content: &Content, address: u64, length: u64) -> bool {
 }
 
 impl Content {
-    /// Puts bytes, in words, at an offset and where the recording had them.
-    fn put(&mut self, address: u64, offset: u64, bytes: &[u8]) -> bool {
+    /// Puts bytes, in words, at an offset and where the recording had them; not over what the work of
+    /// a later call has written.
+    fn put(&mut self, address: u64, offset: u64, bytes: &[u8], call: Option<u64>) -> bool {
         let live = self.start.wrapping_add(offset);
         let known = self.bytes.get_mut(offset as usize..);
         let known = known.and_then(|known| known.get_mut(..bytes.len()));
@@ -101,8 +115,11 @@ impl Content {
         while at < bytes.len() {
             let end = at + (WORD - (address + at as u64) % WORD) as usize;
             let word = at..end.min(bytes.len());
+            let writer = self.writers.get((offset as usize + at) / WORD as usize);
+            let is_last = call.is_none_or(|call| writer.is_none_or(|&last| last <= call));
             at = word.end;
             if let (Some(to), Some(from)) = (new.get_mut(word.clone()), bytes.get(word.clone()))
+                && is_last
                 && now.get(word.clone()) == known.get(word)
             {
                 to.copy_from_slice(from);

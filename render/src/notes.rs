@@ -37,10 +37,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             readback(note, &bytes(*snapshot), piece_name(snapshot.field))
         }
         Note::HostChanged(note, snapshot) => host_changed(note, &bytes(*snapshot)),
-        Note::HostSeen(note, snapshot) => {
-            let seen = host_changed(note, &bytes(*snapshot));
-            format!("{seen}, as the program could see it")
-        }
+        Note::HostSeen(note, snapshot) => host_seen(note, &bytes(*snapshot)),
         Note::Looked(note) => format!(
             "what these notes found after the call was read until {}",
             moment(note.ticks, renderer)
@@ -383,6 +380,10 @@ fn host_changed(note: &HostChangedNote, bytes: &str) -> String {
         },
         bytes,
     )
+}
+
+fn host_seen(note: &HostChangedNote, bytes: &str) -> String {
+    format!("{}, as the program could see it", host_changed(note, bytes))
 }
 
 fn host_changed_json(kind: &str, note: &HostChangedNote, data: Json) -> Json {

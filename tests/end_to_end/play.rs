@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cutape_tests::{
-    Output, Verdict, bare, compile, compiled, ending, parts, play, record, root, run,
+    Output, Verdict, bare, compile, compiled, ending, parts, play, record, root, run, with_macros,
 };
 use serde_json::Value;
 
@@ -14,6 +14,8 @@ cutape_tests::tests![
     what_kernels_compute_comes_from_the_recording,
     recordings_of_a_gpu_are_played,
     each_change_is_named,
+    planted_mistakes_stop_at_the_call,
+    programs_that_cannot_be_played,
     a_sanitizer_finds_a_mistake_of_the_host,
     a_debugger_runs_the_program,
     bytes_that_nothing_has_set_are_learned,
@@ -178,6 +180,70 @@ fn each_change_is_named(folder: &Path) {
             output.describe()
         );
     }
+}
+
+fn planted_mistakes_stop_at_the_call(folder: &Path) {
+    let program = |name: &str, macros: &[&str]| with_macros(folder, name, "play/planted.c", macros);
+    let (trace, _) = recorded(folder, &[&program("right", &[])]);
+    run(&mut play(&trace, &[], &[&program("right", &[])])).assert(0);
+    for (mistake, needles) in [
+        (
+            "WRONG_STRIDE",
+            [
+                "cuMemcpy2D_v2(",
+                "at copy_rows+",
+                "pCopy.srcPitch: 32 recorded, 16 made",
+            ],
+        ),
+        (
+            "MISSING_COPY",
+            [
+                "recorded: call 9 cuMemcpyHtoD_v2(dstDevice: memory#3",
+                "at add+",
+                "made:     cuModuleGetFunction(",
+            ],
+        ),
+        (
+            "KERNELS_SWAPPED",
+            [
+                "cuLaunchKernel(kernel: fill",
+                "at launch+",
+                "kernel: fill recorded, saxpy made",
+            ],
+        ),
+        (
+            "WRONG_SIZE",
+            [
+                "cuMemAlloc_v2(",
+                "at add+",
+                "bytesize: 1024 recorded, 256 made",
+            ],
+        ),
+        (
+            "STREAM_FREED",
+            [
+                "cuMemcpyDtoHAsync_v2(",
+                "at use_streams+",
+                "hStream: stream#2 recorded, ",
+            ],
+        ),
+    ] {
+        let output = run(&mut play(&trace, &[], &[&program(mistake, &[mistake])]));
+        output.assert_code(1);
+        for needle in needles {
+            let found = output.stderr.contains(needle);
+            assert!(found, "{mistake}: {needle}: {}", output.describe());
+        }
+        assert!(!output.stdout.contains("EXIT-SUCCESS"), "{mistake}");
+    }
+}
+
+fn programs_that_cannot_be_played(folder: &Path) {
+    let (trace, _) = recorded(folder, &[&changed(folder, &[])]);
+    let output = run(&mut play(&trace, &[], &[folder.to_str().unwrap()]));
+    output.assert_code(2);
+    let needle = format!("cannot play {}: it is not a file", folder.display());
+    assert!(output.stderr.contains(&needle), "{}", output.describe());
 }
 
 fn a_sanitizer_finds_a_mistake_of_the_host(folder: &Path) -> Result<Verdict, String> {
@@ -400,7 +466,7 @@ fn programs_without_calls(folder: &Path) {
 
 fn host_sees(folder: &Path, macros: &[&str]) -> String {
     let name = format!("host_sees{}", macros.concat());
-    cutape_tests::with_macros("play/host_sees.c", folder, &name, macros)
+    with_macros(folder, &name, "play/host_sees.c", macros)
 }
 
 /// Records a program that writes itself what kernels would write.

@@ -20,6 +20,7 @@ const PAGE: u64 = 4096;
 const AT_ONCE: u64 = 1 << 20;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
+
 /// Sets whether what the program sees is recorded.
 pub(super) fn configure(is_on: bool) {
     IS_ON.store(is_on, Ordering::Relaxed);
@@ -129,4 +130,54 @@ pub(super) fn note(thread: &Thread, note: HostChangedNote, bytes: &Rows) {
         draft.put_encoded(note)?;
         snapshot::payload(draft, 0, field::POINTEE, bytes, Direction::FromDevice)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_pages_are_found_once() {
+        const PAGES: u64 = 600;
+        // The last page is cut.
+        let length = PAGES * PAGE - 100;
+        let mut memory = vec![1_u8; length as usize];
+        let start = memory.as_ptr() as u64;
+        let mut pages = vec![0; PAGES as usize];
+        let found = |pages: &mut [u64]| {
+            let mut runs = Vec::new();
+            assert!(find_changed(start, length, pages, |at, bytes| runs.push((at, bytes))));
+            runs
+        };
+        assert_eq!(found(&mut pages), [(0, length)], "all of it at first");
+        assert_eq!(found(&mut pages), []);
+        // Within a piece that is read at once, at the border of two, and in the last page.
+        for at in [5, 255 * PAGE, 256 * PAGE + 1, length - 1] {
+            memory[at as usize] += 1;
+        }
+        let expected = [
+            (0, PAGE),
+            (255 * PAGE, 2 * PAGE),
+            ((PAGES - 1) * PAGE, PAGE - 100),
+        ];
+        assert_eq!(found(&mut pages), expected);
+        assert_eq!(found(&mut pages), []);
+        assert!(
+            !find_changed(8, PAGE, &mut [0], |_, _| {}),
+            "it cannot be read"
+        );
+    }
+
+    #[test]
+    fn what_other_notes_say_is_taken_over() {
+        let mut seen = Seen {
+            noted: Scratch::new(16),
+            ..Seen::default()
+        };
+        let shadow = [7; 8];
+        seen.take_over(&shadow, 4, &[(0, 2), (6, 2)]);
+        let noted = seen.noted.as_mut().unwrap().bytes();
+        assert_eq!(noted[4..12], [7, 7, 0, 0, 0, 0, 7, 7]);
+        assert!(noted[..4].iter().chain(&noted[12..]).all(|&byte| byte == 0));
+    }
 }

@@ -10,7 +10,7 @@
 
 use cutape_driver::types::CUpointer_attribute_enum;
 use cutape_format::layout::HostChangedNote;
-use cutape_registry::{GlobalOwner, id};
+use cutape_registry::id;
 
 use super::changes::changes;
 use super::seen::{self, MOST_AT_CALLS, Seen, find_changed, note};
@@ -103,17 +103,14 @@ impl Table {
     }
 }
 
-/// After a call that returned where a variable is: a managed one is memory that launches reach without
+/// After a call that returned address and length of a variable of its third argument: a managed one is memory that launches reach without
 /// being given its address.
-pub(crate) fn found_variable(frame: &Frame, owner: GlobalOwner) {
+pub(crate) fn found_variable(frame: &Frame) {
     let _errno = Errno::keep();
     let [address, length] = [0, 1].map(|at| memory::word(frame.word(at)).unwrap_or(0));
     if address == 0 || length == 0 || !seen::is_on() || !is_managed(address) {
         return;
     }
-    let owner = frame.word(match owner {
-        GlobalOwner::Module | GlobalOwner::Library | GlobalOwner::Managed => 2,
-    });
     if TABLE.lock().find(address).is_some() {
         return;
     }
@@ -121,7 +118,7 @@ pub(crate) fn found_variable(frame: &Frame, owner: GlobalOwner) {
         length,
         context: current_context(),
         is_exclusive: !has_concurrent_managed_access(),
-        owner: Some(owner),
+        owner: Some(frame.word(2)),
         seen: Seen {
             has_lead: true,
             ..Seen::default()

@@ -122,9 +122,9 @@ pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
     }
     if frame.succeeded() {
         if plan.looks_at_seen
-            && let Family::Global(owner) = plan.family
+            && let Family::Global(_) = plan.family
         {
-            host_memory::found_variable(frame, owner);
+            host_memory::found_variable(frame);
         }
         hooks::visit(plan, PostCall { thread, frame });
     }

@@ -254,5 +254,5 @@ fn write(target: &[Segment], source: &[Segment], call: Option<CallId>) {
         return;
     }
     move_bytes(target, source);
-    player::wrote(target);
+    player::wrote(target, call);
 }

@@ -94,6 +94,6 @@ fn write(state: &State, address: u64, value: Value) -> Answer<Action> {
         // Whoever polls it may know that the work before is complete.
         player::show(call);
         move_bytes(&target, &[Segment::of(&bytes[..value.width])]);
-        player::wrote(&target);
+        player::wrote(&target, call);
     })))
 }

@@ -41,10 +41,11 @@ pub(crate) fn node_rows(
 /// Fills rows with the low bytes of the memset's value.
 pub(crate) fn action(rows: Vec<Vec<Segment>>, memset: &CUDA_MEMSET_NODE_PARAMS_v2) -> Action {
     let (unit, size) = (memset.value.to_le_bytes(), memset.elementSize as usize);
+    let call = player::call();
     Action::Run(Box::new(move |_| {
         for segments in &rows {
             fill_bytes(segments, &unit[..size]);
-            player::wrote(segments);
+            player::wrote(segments, call);
         }
     }))
 }
