@@ -204,7 +204,7 @@ impl Analyzer {
     /// [`Analyzer::push`], and what follows needs [`Analyzer::skip_calls`].
     pub fn pass(&mut self, context: &dyn TraceContext, call: &Call<'_>) {
         let function = function_of(call.signature);
-        let changes_nothing = function.is_none_or(|function| function.family.changes_no_state());
+        let changes_nothing = function.is_none_or(|function| function.changes_no_state());
         // A launch in a stream that captures makes a node.
         if !(changes_nothing && call.succeeded() && self.state.captures.is_empty()) {
             self.push(context, call);
@@ -225,9 +225,8 @@ impl Analyzer {
             Deferral::Function(_) | Deferral::Lookup(..) => false,
             Deferral::Call => {
                 let mut functions = cutape_registry::FUNCTIONS.iter();
-                !functions.any(|function| {
-                    function.base == deferred.base && function.family.changes_no_state()
-                })
+                !functions
+                    .any(|function| function.base == deferred.base && function.changes_no_state())
             }
             Deferral::Image(_) | Deferral::StickyError(_) | Deferral::Reuse(_) => true,
         });

@@ -69,7 +69,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         true => core_dump::request(&trace),
         false => Ok(()),
     };
-    report.core_dumps = core_dump::existing(&trace);
+    for path in core_dump::existing(&trace) {
+        let dump = core_dump::contents(&path);
+        report.add_core_dump(path, dump);
+    }
     let mut out = output::stdout();
     match arguments.format {
         Format::Text => out.write_all(text(&report).as_bytes())?,

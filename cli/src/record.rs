@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use cutape_format::Trace;
 use cutape_recording::{Cost, Outcome, Recording, Reservation, Session, trace_name};
+use cutape_registry::OTHER_LIBRARIES;
 use cutape_render::quantity;
 use cutape_report::summary::Exchanges;
 use cutape_terminal::failure::Failure;
@@ -44,6 +45,11 @@ pub(crate) struct Arguments {
     /// Leave the trace unpacked: larger, without the names of callers.
     #[arg(long)]
     no_pack: bool,
+    /// Record also what `play` needs and a replay does not: what the program can
+    /// see in page-locked and managed memory while the device writes it, in
+    /// ranges of more than 64 MiB, and in managed variables.
+    #[arg(long, verbatim_doc_comment)]
+    cassette: bool,
     /// Report on stderr what is recorded.
     #[arg(short, long)]
     verbose: bool,
@@ -83,6 +89,25 @@ Never recorded are statically linked programs, programs for musl, programs with
 raised rights (set-user-id, set-group-id, file capabilities), and calls into a
 copy of libcuda under another name.";
 
+/// Names the libraries whose answers `play` does not give.
+fn name_other_libraries(trace: &Trace) {
+    let files = trace.mappings().iter();
+    let files = files.filter_map(|mapping| Path::new(&mapping.path).file_name()?.to_str());
+    let is_other = |file: &&str| {
+        let mut names = OTHER_LIBRARIES.iter();
+        names.any(|name| file.starts_with(name))
+    };
+    let others: BTreeSet<&str> = files.filter(is_other).collect();
+    if !others.is_empty() {
+        let others: Vec<&str> = others.into_iter().collect();
+        message!(
+            "the program has loaded {}: what these libraries answer is not recorded, and `play` leaves \
+             their calls to the machine it runs on",
+            others.join(", ")
+        );
+    }
+}
+
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let on_terminal = !arguments.quiet && io::stderr().is_terminal();
     if arguments.no_pack {
@@ -104,8 +129,10 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             trace
         }
     };
+    arguments.recording.cassette = arguments.cassette;
     arguments.recording.measures_cost = arguments.stats.is_some();
     arguments.recording.memory_interval = arguments.flight.snapshot_interval();
+    arguments.recording.deep = arguments.flight.deep();
     let session = cutape_recording::start(&arguments.recording, &arguments.program, trace)?;
     if arguments.verbose {
         let backend = session.backend();
@@ -137,6 +164,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         // The recorder may have had no stderr to say it on.
         if let Ok(trace) = Trace::open_indexed(path) {
             input::say_what_is_missing(&trace);
+            if arguments.cassette {
+                name_other_libraries(&trace);
+            }
         }
         if let Some(format) = arguments.stats
             && let Err(failure) = report_cost(path, format)

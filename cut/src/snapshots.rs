@@ -1,6 +1,6 @@
 //! Where a window of a recording begins so that it has what memory held there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cutape_format::layout::memory_snapshot;
 use cutape_format::{Call, MemorySnapshots, Note};
@@ -27,6 +27,8 @@ pub(crate) struct NeededSnapshots {
     gaps: MemoryGaps,
     /// Call indices by number.
     calls: BTreeMap<u64, u64>,
+    /// Launches that have what they reach.
+    deep: BTreeSet<u64>,
 }
 
 impl NeededSnapshots {
@@ -34,8 +36,11 @@ impl NeededSnapshots {
     pub(crate) fn new() -> Self {
         let mut gaps = MemoryGaps::default();
         gaps.apply(&Default::default());
-        let calls = BTreeMap::new();
-        Self { gaps, calls }
+        Self {
+            gaps,
+            calls: BTreeMap::new(),
+            deep: BTreeSet::new(),
+        }
     }
 
     /// Takes the next call of the window.
@@ -46,10 +51,14 @@ impl NeededSnapshots {
         if let Some(gap) = gap_of(call) {
             self.gaps.apply(&gap);
         }
+        let mut has_memory = false;
+        let mut is_of_all = false;
         for note in call.notes() {
+            has_memory |= matches!(note, Note::Memory(..));
             let Note::MemorySnapshot(note) = note else {
                 continue;
             };
+            is_of_all = true;
             match note.state {
                 memory_snapshot::TAKEN if self.gaps.lack_memory() => {
                     self.calls.insert(note.number, call.index);
@@ -61,10 +70,13 @@ impl NeededSnapshots {
                 _ => {}
             }
         }
+        if has_memory && !is_of_all {
+            self.deep.insert(call.index);
+        }
     }
 
     pub(crate) fn contains(&self, call: u64) -> bool {
-        self.calls.values().any(|&needed| needed == call)
+        self.calls.values().any(|&needed| needed == call) || self.deep.contains(&call)
     }
 }
 

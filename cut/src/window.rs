@@ -173,7 +173,7 @@ impl Window {
     /// The calls whose snapshots of memory it has.
     fn snapshots(&self, trace: &Trace) -> Result<NeededSnapshots, Error> {
         let mut snapshots = NeededSnapshots::new();
-        if trace.may_have_memory_snapshots() {
+        if trace.may_have_memory_snapshots() || trace.has_deep_launches() {
             trace.walk().run(|call| {
                 if call.index >= self.start {
                     snapshots.push(call);
@@ -284,6 +284,7 @@ fn blobs_of<'c>(call: &'c Call<'_>) -> impl Iterator<Item = u64> + 'c {
     let noted = call.notes().filter_map(|note| match note {
         Note::Readback(_, snapshot)
         | Note::HostChanged(_, snapshot)
+        | Note::HostSeen(_, snapshot)
         | Note::ExchangeOutput(_, snapshot)
         | Note::Memory(_, _, Some(snapshot)) => Some(snapshot),
         _ => None,

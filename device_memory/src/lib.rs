@@ -53,14 +53,16 @@ pub struct DeviceMemory {
 impl DeviceMemory {
     /// Digests memory at these points, and keeps the outputs of exchanges if there are bytes for
     /// copies of them: not 0, and not more than the system has. Lets streams write breadcrumbs after
-    /// so many launches, unless that is 0. Takes snapshots of memory with an interval. To be called
-    /// before the first call of the driver.
+    /// so many launches, unless that is 0. Takes snapshots of memory with an interval. Notes inputs and
+    /// outputs of one launch in `deep`, unless that is 0. To be called before the first call of the
+    /// driver.
     #[must_use]
     pub fn new(
         digests: Option<Points>,
         bytes_for_exchanges: u64,
         breadcrumbs: u32,
         snapshots: Option<SnapshotInterval>,
+        deep: u64,
     ) -> Self {
         Self {
             digests: digests.map(Digests::new),
@@ -72,7 +74,7 @@ impl DeviceMemory {
                 0 => None,
                 every => Breadcrumbs::new(every),
             },
-            snapshots: snapshots.map(Snapshots::new),
+            snapshots: (snapshots.is_some() || deep != 0).then(|| Snapshots::new(snapshots, deep)),
         }
     }
 
@@ -84,6 +86,11 @@ impl DeviceMemory {
     /// Whether the outputs of exchanges are kept.
     pub fn keeps_exchanges(&self) -> bool {
         self.exchanges.is_some()
+    }
+
+    /// Whether snapshots of memory are taken, or inputs of launches are noted.
+    pub fn takes_snapshots(&self) -> bool {
+        self.snapshots.is_some()
     }
 
     /// Whether streams write breadcrumbs.

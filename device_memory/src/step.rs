@@ -253,6 +253,8 @@ pub(crate) enum SnapshotStep {
     Nothing,
     /// It gives the device work that may change memory, or copies: a snapshot may be taken before.
     Works,
+    /// The same, and it launches kernels.
+    Launches,
     Allocates,
     /// The first parameter is the address.
     Frees,
@@ -299,6 +301,7 @@ fn snapshot_step(function: &Function) -> SnapshotStep {
         Family::ModuleUnload | Family::LibraryUnload => S::Unloads,
         Family::Stream(StreamOp::BeginCapture) => S::BeginsCapture,
         Family::Copy(_) => S::Works,
+        Family::Launch(_) => S::Launches,
         _ if function.changes_device_memory() => S::Works,
         _ => S::Nothing,
     }
@@ -415,7 +418,7 @@ mod tests {
     fn snapshots_are_before_work_that_may_change_memory() {
         use SnapshotStep as S;
         for (name, expected) in [
-            ("cuLaunchKernel", S::Works),
+            ("cuLaunchKernel", S::Launches),
             ("cuGraphLaunch", S::Works),
             ("cuMemcpyDtoH_v2", S::Works),
             ("cuMemcpyHtoDAsync_v2", S::Works),

@@ -400,6 +400,17 @@ impl TraceBuilder {
         self.note(thread, note_kind::HOST_CHANGED, note, &snapshot)
     }
 
+    /// Adds what the program can have seen in host memory that the device writes.
+    pub fn host_seen_note(
+        &mut self,
+        thread: u32,
+        note: HostChangedNote,
+        snapshot: NewSnapshot<'_>,
+    ) -> &mut Self {
+        let snapshot = self.encoded_snapshots(&[snapshot]);
+        self.note(thread, note_kind::HOST_SEEN, note, &snapshot)
+    }
+
     /// Adds what memory held before the call: the bytes, or none if it repeats one word.
     pub fn memory_note(
         &mut self,
@@ -493,6 +504,7 @@ impl TraceBuilder {
             note_kind::GAP => 12,
             note_kind::BREADCRUMB => 12,
             note_kind::MEMORY_SNAPSHOT => 13,
+            note_kind::HOST_SEEN => 14,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

@@ -210,7 +210,13 @@ fn notes_of_a_single_version_are_read() {
         "Memory(MemoryNote { address: 28672, length: 8, fill: 18446744073709551615, owner: 0, \
          is_library: 0, name_length: 0 }, \"\", None)",
     ];
-    let all: [(&str, &[&str]); 10] = [
+    const SEEN: &[&str] = &[
+        "HostSeen(HostChangedNote { address: 24576, is_after: 0 }, Snapshot { parameter: 0, field: 0, \
+         flags: 0, bytes: Inline([1, 2, 3]) })",
+        "HostSeen(HostChangedNote { address: 24576, is_after: 1 }, Snapshot { parameter: 0, field: 0, \
+         flags: 0, bytes: Inline([4, 4, 4, 4, 4]) })",
+    ];
+    let all: [(&str, &[&str]); 12] = [
         ("v1.9.cutape", &["Looked(LookedNote { ticks: 3333 })"]),
         (
             "v1.9-packed.cutape",
@@ -230,6 +236,8 @@ fn notes_of_a_single_version_are_read() {
         ("v1.12-packed.cutape", &[GAP, BREADCRUMB]),
         ("v1.13.cutape", SNAPSHOT),
         ("v1.13-packed.cutape", SNAPSHOT),
+        ("v1.14.cutape", SEEN),
+        ("v1.14-packed.cutape", SEEN),
     ];
     for (name, expected) in all {
         let trace = Trace::open(&golden(name)).unwrap();

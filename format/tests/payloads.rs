@@ -62,6 +62,7 @@ fn contents(trace: &Trace) -> Vec<Vec<u8>> {
         for note in call.notes() {
             if let Note::Readback(_, snapshot)
             | Note::HostChanged(_, snapshot)
+            | Note::HostSeen(_, snapshot)
             | Note::ExchangeOutput(_, snapshot) = note
             {
                 add(snapshot.bytes);
@@ -158,6 +159,7 @@ fn snapshots() -> Vec<(Direction, Vec<u8>)> {
         (Direction::Out, vec![0x99; 56]),
         (Direction::In, vec![0xaa; 33]),
         (Direction::In, vec![0xbb; 41]),
+        (Direction::Out, vec![0xcc; 25]),
     ]
 }
 
@@ -251,6 +253,7 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         .readback_note(0, readback, NewSnapshot::pointee(0, bytes(14)))
         .host_changed_note(0, changed, NewSnapshot::pointee(0, bytes(15)))
         .exchange_output_note(0, output, bytes(16))
+        .host_seen_note(0, changed, NewSnapshot::pointee(0, bytes(17)))
         .leave(0, 0, &[])
         // Snapshots without bytes stay.
         .call(copy("up", &[NewSnapshot::pointee(1, &[])]))

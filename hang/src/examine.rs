@@ -221,6 +221,7 @@ impl<'p> Examination<'p> {
                 .collect(),
             cycle: self.names(&cycle),
             core_dumps: Vec::new(),
+            core_dump_contents: Vec::new(),
         }
     }
 

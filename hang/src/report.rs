@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use cutape_render::Completeness;
 use serde::Serialize;
 
+use crate::core_dump::{self, CoreDump};
+
 /// The version of the JSON; within it, members are only added.
 pub const VERSION: u32 = 1;
 
@@ -43,9 +45,41 @@ pub struct Report {
     pub cycle: Vec<String>,
     /// Core dumps of the GPU that the driver has written for the process.
     pub core_dumps: Vec<PathBuf>,
+    /// What they say, in the same order.
+    pub core_dump_contents: Vec<CoreDump>,
 }
 
 impl Report {
+    /// Adds a core dump of the GPU, and names in it the launches of its kernels that may run.
+    pub fn add_core_dump(&mut self, path: PathBuf, mut dump: CoreDump) {
+        let faults = dump.faults.iter_mut();
+        let faults = faults.map(|fault| (fault.kernel.as_deref(), &mut fault.calls));
+        let grids = dump.grids.iter_mut();
+        let grids = grids.map(|grid| (grid.kernel.as_deref(), &mut grid.calls));
+        for (kernel, calls) in faults.chain(grids) {
+            calls.extend(
+                kernel
+                    .into_iter()
+                    .flat_map(|kernel| self.launches_of(kernel)),
+            );
+        }
+        self.core_dumps.push(path);
+        self.core_dump_contents.push(dump);
+    }
+
+    /// The calls that may run and launch a kernel, alone or in a graph.
+    fn launches_of(&self, kernel: &str) -> impl Iterator<Item = u64> {
+        let is_it = move |name: &Option<String>| {
+            let name = name.as_deref().map(core_dump::name);
+            name.is_some_and(|name| name == kernel)
+        };
+        let candidates = self.streams.iter().flat_map(|stream| &stream.candidates);
+        let launches = candidates.filter(move |line| {
+            is_it(&line.kernel) || line.nodes.iter().any(|node| is_it(&node.kernel))
+        });
+        launches.map(|line| line.call)
+    }
+
     /// Whether calls are missing, of which some may have given the device work, waited for it, or not
     /// returned.
     pub fn lacks_calls(&self) -> bool {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use cutape_render::quantity;
 use cutape_render::text::printable;
 
+use crate::core_dump::{CoreDump, Fault};
 use crate::report::{Line, Memory, Report, Stream, Thread, Wait};
 
 /// The report as lines.
@@ -29,17 +30,93 @@ pub fn text(report: &Report) -> String {
             format_args!("\na circle: {circle} waits for {first}"),
         );
     }
-    for dump in &report.core_dumps {
-        let dump = dump.display();
+    for (path, dump) in report.core_dumps.iter().zip(&report.core_dump_contents) {
+        core_dump_lines(&path.display().to_string(), dump, &mut out);
+    }
+    out
+}
+
+fn core_dump_lines(path: &str, dump: &CoreDump, out: &mut String) {
+    put(out, format_args!("\ncore dump of the GPU: {path}"));
+    if let Some(why) = &dump.unreadable {
+        put(out, format_args!("  cannot be read: {why}"));
+    }
+    for fault in &dump.faults {
+        fault_lines(fault, out);
+    }
+    for grid in &dump.grids {
+        let (device, threads) = (grid.device, grid.threads);
+        let blocks = quantity::count(grid.blocks, "block");
+        let [size, block] = [grid.size, grid.block_size].map(three);
+        let kernel = kernel(grid.kernel.as_ref());
+        let threads = quantity::count(threads, "thread");
+        let at_trap = match grid.at_trap {
+            0 => String::new(),
+            count => format!(", {count} of them at a trap or breakpoint"),
+        };
         put(
-            &mut out,
+            out,
             format_args!(
-                "\ncore dump of the GPU: {dump}; exception, kernel and line: \
-                 cuda-gdb -batch -ex 'target cudacore {dump}' -ex bt"
+                "  on device {device}: {kernel}, grid {size}, block {block}: {threads} in {blocks}\
+                 {at_trap}{}",
+                launches(&grid.calls)
             ),
         );
     }
-    out
+    put(
+        out,
+        format_args!("  line: cuda-gdb -batch -ex 'target cudacore {path}' -ex bt"),
+    );
+}
+
+fn fault_lines(fault: &Fault, out: &mut String) {
+    let Fault {
+        device, exception, ..
+    } = fault;
+    let meaning = fault.meaning.map(|meaning| format!(", {meaning}"));
+    let kernel = kernel(fault.kernel.as_ref());
+    let offset = fault.offset;
+    let offset = offset.map_or_else(String::new, |offset| format!(" + {offset:#x}"));
+    put(
+        out,
+        format_args!(
+            "  {exception}{} on device {device} in {kernel}{offset}{}",
+            meaning.unwrap_or_default(),
+            launches(&fault.calls)
+        ),
+    );
+    match fault.thread {
+        Some(first) => {
+            let (block, thread) = (three(first.block), three(first.thread));
+            let others = match fault.threads.saturating_sub(1) {
+                0 => String::new(),
+                others => format!(", and in {}", quantity::count(others, "other thread")),
+            };
+            put(
+                out,
+                format_args!("    in block {block}, thread {thread}{others}"),
+            );
+        }
+        None => put(out, format_args!("    in threads that have ended")),
+    }
+}
+
+fn kernel(name: Option<&String>) -> &str {
+    name.map_or("an unknown kernel", String::as_str)
+}
+
+/// `(1, 2, 3)`.
+fn three([x, y, z]: [u32; 3]) -> String {
+    format!("({x}, {y}, {z})")
+}
+
+fn launches(calls: &[u64]) -> String {
+    let named: Vec<String> = calls.iter().map(u64::to_string).collect();
+    match calls.len() {
+        0 => String::new(),
+        1 => format!("; launched by call {}", named[0]),
+        _ => format!("; launched by one of the calls {}", named.join(", ")),
+    }
 }
 
 fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
@@ -262,8 +339,11 @@ fn thread_lines(thread: &Thread, out: &mut String) {
 mod tests {
     use cutape_render::{CallsLeftOut, Completeness};
 
+    use std::io::Cursor;
+
     use super::*;
     use crate::report::{Completed, Failure, Node, VERSION, Writer};
+    use crate::test_dump::TestDump;
 
     fn named(call: u64, text: &str) -> Line {
         Line {
@@ -290,6 +370,7 @@ mod tests {
             threads: Vec::new(),
             cycle: Vec::new(),
             core_dumps: Vec::new(),
+            core_dump_contents: Vec::new(),
         }
     }
 
@@ -341,7 +422,19 @@ mod tests {
             streams: vec!["stream#1".to_owned()],
         }];
         report.cycle = vec!["stream#1".to_owned(), "stream#2".to_owned()];
-        report.core_dumps = vec!["/tmp/gpu.17".into()];
+        report.streams[0].candidates[0].nodes.push(Node {
+            call: 5,
+            kernel: Some("_Z4fillPji".to_owned()),
+        });
+        let bytes = TestDump {
+            kernel: "_Z4fillPji".to_owned(),
+            ..TestDump::fault()
+        };
+        report.add_core_dump(
+            "/tmp/gpu.17".into(),
+            CoreDump::read(Cursor::new(bytes.bytes())),
+        );
+        report.add_core_dump("/tmp/none".into(), CoreDump::read(Cursor::new(b"none")));
         let expected = "\
 process 17: 1234 calls; no progress of its threads in the driver for 3.20 s
 breadcrumbs: every 16 launches; no stream writes any
@@ -350,6 +443,7 @@ no breadcrumbs: stream 0x9: refused
 stream#1 (context#1): runs
     8  cuGraphLaunch(g)   from a.py:3 in step
     node: spin, added by call 4
+    node: _Z4fillPji, added by call 5
   complete: all up to this call; its breadcrumb is written
     7  cuLaunchKernel first
 
@@ -366,7 +460,15 @@ thread 0 (app, 17) is in a call for 3.20 s; it waits for stream#1
 
 a circle: stream#1 waits for stream#2 waits for stream#1
 
-core dump of the GPU: /tmp/gpu.17; exception, kernel and line: cuda-gdb -batch -ex 'target cudacore /tmp/gpu.17' -ex bt
+core dump of the GPU: /tmp/gpu.17
+  CUDA_EXCEPTION_14, Warp Illegal Address on device 3 in fill + 0x50; launched by call 8
+    in block (2, 1, 0), thread (33, 0, 0), and in 1 other thread
+  on device 3: fill, grid (4, 2, 1), block (64, 1, 1): 3 threads in 1 block; launched by call 8
+  line: cuda-gdb -batch -ex 'target cudacore /tmp/gpu.17' -ex bt
+
+core dump of the GPU: /tmp/none
+  cannot be read: Invalid ELF header size or alignment
+  line: cuda-gdb -batch -ex 'target cudacore /tmp/none' -ex bt
 ";
         assert_eq!(text(&report), expected);
     }

@@ -19,16 +19,17 @@ static STATE: AtomicPtr<DeviceMemory> = AtomicPtr::new(core::ptr::null_mut());
 static TAKES_SNAPSHOTS: AtomicBool = AtomicBool::new(false);
 
 /// Sets when memory is digested, how many bytes there are for copies of what exchanges change, after
-/// how many launches a stream writes a breadcrumb, and when snapshots of memory are taken. Before the
-/// first call of the driver.
+/// how many launches a stream writes a breadcrumb, when snapshots of memory are taken, and of one launch
+/// in how many inputs and outputs are noted. Before the first call of the driver.
 pub(crate) fn configure(
     digests: Option<Digests>,
     bytes_for_exchanges: u64,
     breadcrumbs: u32,
     snapshots: Option<SnapshotInterval>,
+    deep: u64,
 ) -> &'static DeviceMemory {
-    let state = DeviceMemory::new(digests, bytes_for_exchanges, breadcrumbs, snapshots);
-    TAKES_SNAPSHOTS.store(snapshots.is_some(), Ordering::Relaxed);
+    let state = DeviceMemory::new(digests, bytes_for_exchanges, breadcrumbs, snapshots, deep);
+    TAKES_SNAPSHOTS.store(state.takes_snapshots(), Ordering::Relaxed);
     if bytes_for_exchanges != 0 && !state.keeps_exchanges() {
         log::line(&[b"the system has no memory for --outputs-of-exchanges; none are kept"]);
     }

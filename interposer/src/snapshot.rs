@@ -12,6 +12,7 @@ use crate::hot::plan::Plan;
 use crate::hot::recording::Direction;
 use crate::hot::thread::{Draft, Kept};
 use crate::process::memory;
+use crate::state::leads;
 
 /// Longer strings are not the names, paths and ids that the API takes.
 const LONGEST_STRING: usize = 64 << 10;
@@ -215,13 +216,17 @@ pub(crate) fn payload(
     direction: Direction,
 ) -> Option<()> {
     let length = memory.length();
-    if direction.policy() == PayloadPolicy::None || !size_limit::has_room(direction, length) {
+    if direction == Direction::ToDevice {
+        leads::look_in(memory);
+    }
+    if direction.policy() == PayloadPolicy::None {
         return omitted(draft, position, field, length);
     }
     if length > INLINE_LIMIT as u64 {
-        // What comes from a device is in no file yet.
-        let may_be_in_file = direction == Direction::ToDevice;
-        return kept(draft, position, field, memory, may_be_in_file);
+        return kept(draft, position, field, memory, Some(direction));
+    }
+    if !size_limit::has_room(direction, length) {
+        return omitted(draft, position, field, length);
     }
     draft.put_snapshot(position, field, length as usize, |target| {
         let mut rest = target;
@@ -243,7 +248,7 @@ pub(crate) fn blob(
     field: u8,
     memory: &(impl Memory + ?Sized),
 ) -> Option<()> {
-    kept(draft, position, field, memory, false)
+    kept(draft, position, field, memory, None)
 }
 
 /// Bytes that are not in the record.
@@ -252,9 +257,9 @@ fn kept(
     position: u8,
     field: u8,
     memory: &(impl Memory + ?Sized),
-    may_be_in_file: bool,
+    payload: Option<Direction>,
 ) -> Option<()> {
-    match draft.thread.keep(memory, may_be_in_file) {
+    match draft.thread.keep(memory, payload) {
         Ok(Kept::Blob(BlobRef {
             position: at,
             length,
@@ -265,7 +270,7 @@ fn kept(
         }
         Ok(Kept::InFile(part)) => in_file(draft, position, field, &part.range()),
         Err(NotKept::Unreadable) => unreadable(draft, position, field),
-        Err(NotKept::Disk) => omitted(draft, position, field, memory.length()),
+        Err(NotKept::Disk | NotKept::NoRoom) => omitted(draft, position, field, memory.length()),
     }
 }
 

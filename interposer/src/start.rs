@@ -85,15 +85,22 @@ fn create_trace() -> u8 {
         settings.outputs_of_exchanges,
         settings.breadcrumbs,
         (settings.memory == MemoryContents::All).then_some(settings.memory_interval),
+        settings.deep,
     );
     awaited_roles::configure(settings.checks_sources);
-    plan::prepare(overrides::hooks::bits, |function| {
-        device_memory.steps_of(function)
-    });
+    plan::prepare(
+        overrides::hooks::bits,
+        |function| device_memory.steps_of(function),
+        settings.cassette,
+    );
     thread::watch_ends();
     functions::forget_notes();
     set_payload_policy(settings.payloads, settings.outputs);
-    host_memory::configure(settings.host_memory, device_memory.keeps_exchanges());
+    host_memory::configure(
+        settings.host_memory,
+        device_memory.keeps_exchanges(),
+        settings.cassette,
+    );
     trace_file::close();
     size_limit::configure(settings.max_size, settings.when_full);
     let clock = clock::choose();

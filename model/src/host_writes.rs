@@ -298,6 +298,11 @@ impl HostWrites {
         found.chain(overlapping).collect()
     }
 
+    /// Whether work that may write host memory may be in flight, as far as calls have shown.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// What calls in progress enqueue, or do before they return.
     fn in_progress(&self) -> impl Iterator<Item = &PendingWrite> {
         let calls = self.returned.values();
@@ -362,6 +367,15 @@ impl HostWrites {
     /// As [`HostWrites::shared_around`], with its object.
     pub fn shared_at(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
         self.work.state.shared_at(address)
+    }
+
+    /// The memory around an address that the recorder found in memory which host and device share: as
+    /// [`HostWrites::shared_at`], or a managed variable.
+    pub fn noted_at(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
+        let state = &self.work.state;
+        state
+            .shared_at(address)
+            .or_else(|| state.memory_around(address))
     }
 
     /// The program may know from now on, by this call, that the work of a clock is complete.

@@ -299,6 +299,12 @@ impl<X> State<X> {
         Some(*self.memory.live().find(address)?.1)
     }
 
+    /// As [`State::memory_at`], with its addresses.
+    pub fn memory_around(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
+        let (range, &id) = self.memory.live().find(address)?;
+        Some((range, id))
+    }
+
     /// The ended object that an address lies in, if no live one does.
     pub fn freed_at(&self, address: u64) -> Option<ObjectId> {
         Some(*self.memory.find_freed(address)?.1)

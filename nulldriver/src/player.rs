@@ -78,6 +78,7 @@ pub(crate) fn answer(
     let Some(player) = player() else {
         return make();
     };
+    player.watch();
     match player.before(function, words) {
         Turn::Return(code) => CUresult(code as u32),
         Turn::Make(begun) => {

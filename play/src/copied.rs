@@ -11,6 +11,7 @@ use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_registry::{Function, Waits};
 use rustc_hash::FxHashMap;
 
+use crate::cassette::Cassette;
 use crate::history::Written;
 use crate::host_pointers::HostPointers;
 use crate::player::CallId;
@@ -35,6 +36,7 @@ struct Pending {
 pub(crate) struct Copies {
     pub(crate) pointers: HostPointers,
     recorded: RecordedMemory,
+    cassette: Cassette,
     /// By thread and number.
     pending: FxHashMap<(u32, u64), Vec<Pending>>,
     seen: Seen,
@@ -45,6 +47,7 @@ impl Copies {
         Self {
             pointers: HostPointers::default(),
             recorded: RecordedMemory::of(trace),
+            cassette: Cassette::of(trace),
             pending: FxHashMap::default(),
             seen: Seen::default(),
         }
@@ -193,6 +196,24 @@ impl Copies {
         self.put(comparison, call, RecordedMemory::shown)
     }
 
+    /// Whether the program may poll anywhere.
+    pub(crate) fn has_polled(&self) -> bool {
+        self.cassette.has_polled() || self.recorded.has_polled()
+    }
+
+    /// As [`RecordedMemory::may_poll`].
+    pub(crate) fn may_poll(&self, call: u64) -> bool {
+        self.recorded.may_poll(call)
+    }
+
+    /// Puts what work in flight had written before a call, if the program has not seen it: with `all`,
+    /// also what the program has more likely written. What cannot be put is left out.
+    pub(crate) fn show_polled(&mut self, comparison: &OneByOne<'_>, call: u64, all: bool) {
+        for one in self.cassette.take_before(call, all) {
+            let _ = self.put_one(comparison, &one);
+        }
+    }
+
     /// A recorded call has returned that the program makes: what the device wrote by then.
     pub(crate) fn returned(
         &mut self,
@@ -209,6 +230,9 @@ impl Copies {
             self.show(comparison, recorded.index)?;
         }
         self.put(comparison, recorded.index, RecordedMemory::proved)?;
+        for one in self.cassette.take_after(recorded.index) {
+            self.put_one(comparison, &one)?;
+        }
         self.look(comparison, recorded.index, true);
         if recorded.has_notes() {
             for note in recorded.notes() {
@@ -232,19 +256,22 @@ impl Copies {
         written: fn(&RecordedMemory, u64) -> &[Written],
     ) -> Result<(), MissingBytes> {
         for one in written(&self.recorded, call) {
-            let (named, address) = one.memory.named;
-            let live = self.target(comparison, named, address)?;
-            if let Some(why) = &one.missing {
-                return Err(MissingBytes(why.clone()));
-            }
-            let start = live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start));
-            if !self.seen.put(one, start) {
-                return Err(MissingBytes(format!(
-                    "the program's memory at {start:#x} cannot be written"
-                )));
-            }
+            let start = self.start_of(comparison, one)?;
+            self.seen.put_all(one, start)?;
         }
         Ok(())
+    }
+
+    fn put_one(&mut self, comparison: &OneByOne<'_>, one: &Written) -> Result<(), MissingBytes> {
+        let start = self.start_of(comparison, one)?;
+        self.seen.put_all(one, start)
+    }
+
+    /// Where the program has the memory.
+    fn start_of(&self, comparison: &OneByOne<'_>, one: &Written) -> Result<u64, MissingBytes> {
+        let (named, address) = one.memory.named;
+        let live = self.target(comparison, named, address)?;
+        Ok(live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start)))
     }
 
     fn take(&mut self, id: (u32, u64), is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {

@@ -19,6 +19,7 @@
     )
 )]
 
+mod cassette;
 mod copied;
 mod exchange;
 mod history;
@@ -31,6 +32,7 @@ mod mismatch;
 mod order;
 mod outcome;
 mod player;
+mod polled;
 mod query;
 mod recorded_memory;
 mod rows;

@@ -245,7 +245,7 @@ impl Player {
         self.process == std::process::id()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -254,7 +254,7 @@ impl Player {
         let sort = sort_of(function);
         let own = || Turn::Make(Begun { what: What::Own });
         // Calls of callbacks that the driver calls are not recorded as others are.
-        if sort == Sort::EntryPoint || IS_INSIDE.get() || !self.is_of_this_process() {
+        if sort == Sort::Own || IS_INSIDE.get() || !self.is_of_this_process() {
             return own();
         }
         let live = LiveCall { function, words };
@@ -264,6 +264,10 @@ impl Player {
                 let (mut looks, mut others) = (0, Looks::default());
                 loop {
                     let thread = state.thread();
+                    if let Some(thread) = thread {
+                        // The call may read it.
+                        state.show_polled(thread);
+                    }
                     match state.find(thread, live, self.on_mismatch) {
                         Ok(found) => {
                             state.set_thread(found.0);
@@ -379,6 +383,10 @@ impl Player {
         live: LiveCall<'_>,
         sort: Sort,
     ) -> Turn {
+        let own = state.thread();
+        if let Some(own) = own.and_then(|thread| state.threads.all.get_mut(thread)) {
+            own.asked += 1;
+        }
         let Some(recorded) = state.answer(live, sort) else {
             return Turn::Make(Begun {
                 what: What::Query(None),
@@ -395,6 +403,7 @@ impl Player {
                 std::thread::sleep(SHORT_PAUSE);
                 state = self.lock();
             }
+            state.show_before(recorded.index, true);
             self.begin_memory(&mut state, thread, &recorded);
         }
         match recorded.leave {

@@ -28,6 +28,9 @@ pub(crate) struct RecordedMemory {
     proofs: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Calls with a part of memory that has to be seen.
     seen: FxHashSet<u64>,
+    /// Calls before which the program may poll, in ascending order: work is in flight that may write host
+    /// memory.
+    after_work: Vec<u64>,
     /// Calls that read host memory which pending work may write.
     readers_of_pending: FxHashSet<u64>,
     /// Copies whose bytes the program gives.
@@ -47,6 +50,9 @@ impl RecordedMemory {
             calls.resize(call.index as usize, (0, 0));
             calls.push((call.thread, call.ticks));
             writes.enter(&call);
+            if writes.has_pending() {
+                found.after_work.push(call.index);
+            }
             let Some(function) = known(&call) else {
                 writes.apply(&call);
                 continue;
@@ -179,6 +185,16 @@ impl RecordedMemory {
     /// Whether something is to be done about memory when the program makes a call.
     pub(crate) fn is_seen(&self, call: u64) -> bool {
         self.seen.contains(&call)
+    }
+
+    /// Whether the program may poll anywhere.
+    pub(crate) fn has_polled(&self) -> bool {
+        !self.after_work.is_empty()
+    }
+
+    /// Whether the program may poll before a call.
+    pub(crate) fn may_poll(&self, call: u64) -> bool {
+        self.after_work.binary_search(&call).is_ok()
     }
 
     /// Where the recorder looked before a call, or after it.

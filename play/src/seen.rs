@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::history::{Look, Memory, WORD, Written};
 use crate::memory;
+use crate::values::MissingBytes;
 
 /// An allocation of the program.
 struct Content {
@@ -65,6 +66,17 @@ impl Seen {
             is_put &= content.put(*address, offset, bytes, written.call);
         }
         is_put
+    }
+
+    /// The same; an error if some of it cannot be read or written.
+    pub(crate) fn put_all(&mut self, written: &Written, start: u64) -> Result<(), MissingBytes> {
+        match (&written.missing, self.put(written, start)) {
+            (Some(why), _) => Err(MissingBytes(why.clone())),
+            (None, true) => Ok(()),
+            (None, false) => Err(MissingBytes(format!(
+                "the program's memory at {start:#x} cannot be written"
+            ))),
+        }
     }
 
     /// Work of the device has written there, that of a recorded call.

@@ -24,6 +24,8 @@ pub(crate) struct Thread<'t> {
     to_see: FxHashSet<u64>,
     /// Those of the queries that the program has not seen.
     unseen: Vec<usize>,
+    /// How many calls the program has made here that only ask.
+    pub(crate) asked: u64,
     /// A thread of the program makes its calls.
     pub(crate) is_taken: bool,
     /// The driver is at work on its next call.
@@ -183,7 +185,7 @@ impl<'t> Thread<'t> {
         while let Some(call) = self.calls.get(self.next)
             && !has_effect(call)
         {
-            if known(call).is_some_and(|function| sort_of(function) != Sort::EntryPoint) {
+            if known(call).is_some_and(|function| sort_of(function) != Sort::Own) {
                 let request = comparison.recorded_request(call.index);
                 self.queries
                     .entry(request)
@@ -195,6 +197,18 @@ impl<'t> Thread<'t> {
             }
             self.next += 1;
         }
+    }
+
+    /// As [`Thread::take_unseen`]; they stay unseen.
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = &Call<'t>> {
+        self.unseen.iter().filter_map(|&at| self.calls.get(at))
+    }
+
+    /// When the last recorded call before the next one had returned; 0 if there is none.
+    pub(crate) fn last_left(&self) -> u64 {
+        let last = self.next.checked_sub(1).and_then(|at| self.calls.get(at));
+        let leave = last.and_then(|call| call.leave);
+        leave.map_or(0, |leave| leave.ticks)
     }
 
     /// The calls that were passed and whose notes the program has not seen.

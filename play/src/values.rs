@@ -161,7 +161,7 @@ pub(crate) fn addresses(call: &Call<'_>, each: &mut dyn FnMut(u64)) {
     }
     if call.has_notes() {
         for note in call.notes() {
-            if let Note::HostChanged(note, _) = note {
+            if let Note::HostChanged(note, _) | Note::HostSeen(note, _) = note {
                 each(note.address);
             }
         }

@@ -131,7 +131,7 @@ class Player:
     def record(self, item, trace):
         """Runs a test and keeps its calls, if the mode and the driver are right for that."""
         given = words(self.config, "cutape_record_args")
-        options = ["--stacks", *given]
+        options = ["--stacks", "--cassette", *given]
         if self.mode == "none":
             options = ["--driver", "null", "--payloads=none", "--outputs=none"]
         with tempfile.TemporaryDirectory(prefix="cutape-play-") as folder:

@@ -327,3 +327,35 @@ def test_long_names_of_recordings_differ():
     first, second = (file_name(f"test_a.py::test_b[{'x' * 300}{end}]") for end in "yz")
     assert first != second
     assert len(first) == len(second) < 255
+
+
+POLLS = """
+    import ctypes, os
+    from driver import *
+
+    NOTHING = b".version 7.0\\n.target sm_70\\n.address_size 64\\n" \\
+              b".visible .entry nothing(.param .u64 at) { ret; }\\n"
+
+    def test_polls():
+        start()
+        memory, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        assert cuda.cuMemHostAlloc(ctypes.byref(memory), ctypes.c_size_t(4096), 0) == 0
+        assert cuda.cuModuleLoadData(ctypes.byref(module), NOTHING) == 0
+        assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"nothing") == 0
+        flag = ctypes.c_uint32.from_address(memory.value)
+        flag.value = 0
+        parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(memory), ctypes.c_void_p))
+        assert cuda.cuLaunchKernel(function, *[1] * 6, 0, None, parameters, None) == 0
+        if "DEVICE" in os.environ:
+            flag.value = 7  # as a kernel would: the null driver runs none
+        while flag.value != 7:
+            pass
+        assert cuda.cuCtxSynchronize() == 0
+"""
+
+
+def test_what_a_test_polls_is_recorded(play, monkeypatch):
+    monkeypatch.setenv("DEVICE", "1")
+    play(POLLS, *RECORD, mode="once").assert_outcomes(passed=1)
+    monkeypatch.delenv("DEVICE")
+    play(POLLS).assert_outcomes(passed=1)

@@ -62,6 +62,7 @@ impl Cost {
                     Note::Stopped(why) => cost.stopped = Some(why),
                     Note::Readback(_, snapshot)
                     | Note::HostChanged(_, snapshot)
+                    | Note::HostSeen(_, snapshot)
                     | Note::ExchangeOutput(_, snapshot) => {
                         cost.add_omitted(snapshot.bytes);
                     }

@@ -21,6 +21,8 @@ mod rank;
 mod reservation;
 mod session;
 mod settings;
+mod signalled_pauses;
+mod signals;
 mod start_libraries;
 mod starter;
 mod words;
@@ -35,5 +37,6 @@ pub use reservation::Reservation;
 pub use session::{
     Outcome, Session, TICKS_PER_SECOND, exit_code, pack_in_place, report_missing, start,
 };
+pub use signals::UserSignal;
 pub use starter::advice;
 pub use words::{BackendChoice, contents, payloads, secrets};

@@ -10,6 +10,7 @@ use cutape_registry::{
 
 use crate::payloads;
 use crate::policy::Policy;
+use crate::signals::UserSignal;
 use crate::words::{self, BackendChoice};
 use cutape_render::quantity;
 use cutape_terminal::failure::Failure;
@@ -33,6 +34,9 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub host_memory: HostMemory,
+    /// Record for `play` what the program can see in memory that the device writes without a copy.
+    #[arg(skip)]
+    pub cassette: bool,
     /// Read the page-locked source of each asynchronous copy again when the
     /// copy is complete: `check` reports what the CPU overwrote too early.
     #[arg(long, verbatim_doc_comment)]
@@ -105,6 +109,9 @@ pub struct Recording {
     /// After which time, and how many bytes of the trace, memory is read again; 0 for never.
     #[arg(skip)]
     pub memory_interval: Option<(Duration, u64)>,
+    /// Of one launch in so many, inputs and digests of outputs are kept.
+    #[arg(skip)]
+    pub deep: Option<u64>,
     /// The most bytes that the trace of a process may have while it is recorded,
     /// such as 20G.
     #[arg(long, value_name = "SIZE", value_parser = size_of_trace, verbatim_doc_comment)]
@@ -163,6 +170,14 @@ pub struct Recording {
         verbatim_doc_comment
     )]
     pub start_at: Option<String>,
+    /// Begin with a pause that ends when cutape gets this signal (USR1, USR2, HUP,
+    /// RTMIN+N), as does each later pause. The program does not get it then.
+    #[arg(long, value_name = "SIGNAL", verbatim_doc_comment)]
+    pub start_signal: Option<UserSignal>,
+    /// Pause when cutape gets this signal; if it is that of --start-signal, the
+    /// recording starts and pauses in turn.
+    #[arg(long, value_name = "SIGNAL", verbatim_doc_comment)]
+    pub stop_signal: Option<UserSignal>,
     /// Pause after so much: '100 launches', '1000 calls', 10s or 500ms.
     #[arg(long = "for", value_name = "LENGTH", value_parser = recorded_length)]
     pub length: Option<String>,
@@ -239,6 +254,7 @@ impl Recording {
             (Some(_), _) => "--digests",
             (_, Some(_)) => "--outputs-of-exchanges",
             _ if keeps_memory => "--memory",
+            _ if self.deep.is_some() => "--deep",
             _ => return Ok(()),
         };
         let asks = policy.asks_for(Secret::Payloads, "--redact");
@@ -269,7 +285,15 @@ impl Recording {
     /// Refuses options that contradict each other.
     fn check(&self) -> Result<(), Failure> {
         if self.memory != MemoryContents::None {
-            self.check_memory()?;
+            self.check_memory("--memory")?;
+        }
+        if self.deep.is_some() {
+            self.check_memory("--deep")?;
+        }
+        if self.deep.is_some() && self.digests.is_some() {
+            return Err(Failure::unusable(
+                "--digests digests what all launches reach, --deep what some do: give one of the two",
+            ));
         }
         if self.outputs_of_exchanges.is_some() && self.payloads != PayloadPolicy::All {
             return Err(Failure::unusable(format!(
@@ -277,6 +301,9 @@ impl Recording {
                  them out: give one of the two",
                 self.payloads.word()
             )));
+        }
+        if self.cassette {
+            self.check_cassette()?;
         }
         let excluding = [
             ("--digests", self.digests.is_some()),
@@ -288,6 +315,8 @@ impl Recording {
         let pausing = [
             ("--start-paused", self.start_paused),
             ("--start-at", self.start_at.is_some()),
+            ("--start-signal", self.start_signal.is_some()),
+            ("--stop-signal", self.stop_signal.is_some()),
             ("--for", self.length.is_some()),
         ];
         let given = |options: &[(&'static str, bool)]| {
@@ -304,15 +333,30 @@ impl Recording {
     }
 
     /// Refuses options with which the contents of memory would be left out later.
-    fn check_memory(&self) -> Result<(), Failure> {
+    fn check_memory(&self, option: &str) -> Result<(), Failure> {
         let other = match self.payloads {
             PayloadPolicy::All if self.max_size.is_none() => return Ok(()),
             PayloadPolicy::All => "--max-size".to_owned(),
             payloads => format!("--payloads {}", payloads.word()),
         };
         Err(Failure::unusable(format!(
-            "--memory keeps bytes that a replay puts back; {other} leaves them out: give one of the \
+            "{option} keeps bytes that a replay puts back; {other} leaves them out: give one of the \
              two"
+        )))
+    }
+
+    /// Refuses options that leave out what `play` needs.
+    fn check_cassette(&self) -> Result<(), Failure> {
+        let other = match (self.payloads, self.outputs, self.host_memory) {
+            (PayloadPolicy::All, PayloadPolicy::All, HostMemory::Off) => {
+                "--host-memory off".to_owned()
+            }
+            (PayloadPolicy::All, PayloadPolicy::All, _) => return Ok(()),
+            (PayloadPolicy::All, outputs, _) => format!("--outputs {}", outputs.word()),
+            (payloads, ..) => format!("--payloads {}", payloads.word()),
+        };
+        Err(Failure::unusable(format!(
+            "--cassette keeps bytes that `play` needs; {other} leaves them out: give one of the two"
         )))
     }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use cutape_format::{MissingFileRange, PackSummary, PayloadPolicies, Trace};
 use cutape_registry::RecorderSetting;
@@ -28,6 +28,8 @@ use crate::payloads;
 use crate::program_file;
 use crate::reservation::Reservation;
 use crate::settings::Settings;
+use crate::signalled_pauses::{PauseSignals, SignalledPauses};
+use crate::signals;
 
 /// A running program.
 pub struct Session {
@@ -38,6 +40,7 @@ pub struct Session {
     clock: TickClock,
     backend: SelectedBackend,
     _monitor: BypassMonitor,
+    _pauses: Option<SignalledPauses>,
     created: CreatedFiles,
     folder: LibraryFolder,
     _reservation: Reservation,
@@ -126,6 +129,7 @@ pub fn start(
         None if recording.no_nvtx => _ = command.env_remove(NVTX),
         None => _ = command.env(NVTX, folder.library()),
     }
+    let signals = PauseSignals::take(recording);
     let created = CreatedFiles::beside(&trace);
     let clock = TickClock::start();
     let child = spawn(&mut command, &program)?;
@@ -137,6 +141,7 @@ pub fn start(
         not_recorded: folder.not_recorded(),
         advice: backend.advice(),
     });
+    let pauses = signals.map(|signals| SignalledPauses::start(signals, &trace, &old));
     Ok(Session {
         child,
         trace,
@@ -145,6 +150,7 @@ pub fn start(
         backend,
         created,
         _monitor: monitor,
+        _pauses: pauses,
         folder,
         _reservation: reservation,
     })
@@ -161,46 +167,11 @@ fn nvtx_library() -> Option<PathBuf> {
     (library::exports(&path, "cutape_mark") != Some(true)).then_some(path)
 }
 
-/// The process of the program; 0 when it has ended, because its number may be another's soon.
-static PROGRAM: AtomicI32 = AtomicI32::new(0);
-
-/// Whether SIGUSR2 is for cutape, and how often it came then.
-static TAKES_USER_SIGNAL: AtomicBool = AtomicBool::new(false);
-static USER_SIGNALS: AtomicU32 = AtomicU32::new(0);
-
-extern "C" fn forward_signal(signal: libc::c_int) {
-    if signal == libc::SIGUSR2 && TAKES_USER_SIGNAL.load(Ordering::SeqCst) {
-        USER_SIGNALS.fetch_add(1, Ordering::SeqCst);
-        return;
-    }
-    let program = PROGRAM.load(Ordering::SeqCst);
-    if program != 0 {
-        // SAFETY: kill is async-signal-safe. Nothing has waited for the process, so that the
-        // number is still its own.
-        unsafe { libc::kill(program, signal) };
-    }
-}
-
-/// Ignores what the terminal sends to the program too, because cutape must outlive it to collect
-/// the trace; forwards what only cutape receives.
-fn forward_signals_to(child: &Child) {
-    PROGRAM.store(child.id() as i32, Ordering::SeqCst);
-    // SAFETY: the handler uses atomics and calls kill.
-    unsafe {
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
-        let forward = forward_signal as *const () as libc::sighandler_t;
-        for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
-            libc::signal(signal, forward);
-        }
-    }
-}
-
 /// Starts a program, which gets the signals from now on.
 pub(crate) fn spawn(command: &mut Command, program: &Path) -> Result<Child, Failure> {
     let failed = |error| Failure::unusable(format!("cannot run {}: {error}", program.display()));
     let child = command.spawn().map_err(failed)?;
-    forward_signals_to(&child);
+    signals::forward_to(child.id());
     Ok(child)
 }
 
@@ -234,22 +205,12 @@ fn ended(child: &Child, waits: bool) -> bool {
     };
     let has_ended = result != 0 || is_told;
     if has_ended {
-        PROGRAM.store(0, Ordering::SeqCst);
+        signals::forward_no_more();
     }
     has_ended
 }
 
 impl Session {
-    /// From now on, SIGUSR2 to cutape is not sent to the program, but counted.
-    pub fn take_user_signal(&self) {
-        TAKES_USER_SIGNAL.store(true, Ordering::SeqCst);
-    }
-
-    /// How often it came since.
-    pub fn user_signals(&self) -> u32 {
-        USER_SIGNALS.load(Ordering::SeqCst)
-    }
-
     /// The path of the trace of the first process that calls the driver, which may not exist yet.
     pub fn trace(&self) -> &Path {
         &self.trace

@@ -37,6 +37,7 @@ impl Settings<'_> {
             RecorderSetting::Outputs => Some(recording.outputs.word().into()),
             RecorderSetting::CheckSources => switch(recording.check_sources, Switch::On),
             RecorderSetting::HostMemory => Some(recording.host_memory.word().into()),
+            RecorderSetting::Cassette => switch(recording.cassette, Switch::On),
             RecorderSetting::Stacks => {
                 let stacks = recording.stacks.unwrap_or(Stacks::Off);
                 Some(stacks.word().into())
@@ -58,6 +59,7 @@ impl Settings<'_> {
                 let (time, bytes) = interval;
                 format!("{},{bytes}", time.as_millis()).into()
             }),
+            RecorderSetting::Deep => recording.deep.map(|every| every.to_string().into()),
             RecorderSetting::MaxSize => recording.max_size.map(|bytes| bytes.to_string().into()),
             RecorderSetting::WhenFull => Some(recording.when_full.word().into()),
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
@@ -68,7 +70,10 @@ impl Settings<'_> {
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
             RecorderSetting::StartAt => recording.start_at.clone().map(OsString::from),
             RecorderSetting::RecordFor => recording.length.clone().map(OsString::from),
-            RecorderSetting::StartPaused => switch(recording.start_paused, Switch::On),
+            RecorderSetting::StartPaused => {
+                let is_paused = recording.start_paused || recording.start_signal.is_some();
+                switch(is_paused, Switch::On)
+            }
         }
     }
 }

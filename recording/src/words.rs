@@ -94,6 +94,9 @@ pub(crate) fn when_full() -> impl TypedValueParser<Value = WhenFull> {
             "Bytes copied to devices, from 3/4 of the size on, then those copied from devices; calls \
              at its end"
         }
+        WhenFull::DropLargest => {
+            "The longest copies of bytes, from half of the size on, then shorter ones; calls at its end"
+        }
         WhenFull::Stop => "Everything, at its end",
     })
 }

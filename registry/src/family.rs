@@ -100,63 +100,6 @@ impl Family {
                 | Self::VirtualMemory(VirtualMemoryOp::Reserve)
         )
     }
-
-    /// Whether successful calls only give the device work, order it, wait for it, or ask: a recording
-    /// that is paused leaves them out. A launch in a stream that captures does more.
-    pub const fn changes_no_state(self) -> bool {
-        match self {
-            Self::Launch(_)
-            | Self::Copy(_)
-            | Self::Memset
-            | Self::Prefetch
-            | Self::Occupancy(_)
-            | Self::DriverVersion => true,
-            Self::Stream(op) => matches!(
-                op,
-                StreamOp::Query | StreamOp::Synchronize | StreamOp::WaitEvent
-            ),
-            // What is recorded later may ask for the time between an event and another one.
-            Self::Event(op) => matches!(
-                op,
-                EventOp::Query | EventOp::Synchronize | EventOp::ElapsedTime
-            ),
-            Self::Graph(op) => matches!(op, GraphOp::Launch | GraphOp::Upload),
-            Self::Context(op) => matches!(
-                op,
-                ContextOp::Synchronize | ContextOp::Current | ContextOp::Device
-            ),
-            Self::Device(op) => matches!(op, DeviceOp::Property | DeviceOp::Hardware),
-            Self::Pointer(op) => !matches!(op, PointerOp::SetAttribute),
-            // They let the program and streams wait for each other, also after a pause.
-            Self::HostFunction | Self::StreamCallback | Self::StreamMemory(_) => false,
-            Self::Plain
-            | Self::Init
-            | Self::ProcAddress { .. }
-            | Self::ExportTable
-            | Self::Green(_)
-            | Self::Checkpoint(_)
-            | Self::PrimaryContext(_)
-            | Self::ModuleLoad(_)
-            | Self::LibraryLoad(_)
-            | Self::ModuleUnload
-            | Self::LibraryUnload
-            | Self::LoadingMode
-            | Self::LibraryModule
-            | Self::Global(_)
-            | Self::Function(_)
-            | Self::Kernel(_)
-            | Self::Link(_)
-            | Self::Memory(_)
-            | Self::HostMemory(_)
-            | Self::VirtualMemory(_)
-            | Self::Multicast(_)
-            | Self::Pool(_)
-            | Self::Sharing(_)
-            | Self::ExternalBuffer { .. }
-            | Self::UserObject { .. }
-            | Self::UserReferences(_) => false,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

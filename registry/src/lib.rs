@@ -5,8 +5,8 @@
 //! depends on nothing and allocates nothing; beyond lookups it only evaluates lengths.
 #![no_std]
 
-mod asks;
 mod convention;
+mod effects;
 mod extent;
 mod family;
 #[macro_use]
@@ -37,7 +37,9 @@ pub use generated::rules::{self, RULES};
 pub use generated::structs::STRUCTS;
 pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
-pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
+pub use names::{
+    DRIVER_FOLDERS, OTHER_LIBRARIES, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit,
+};
 pub use null_setting::NullSetting;
 pub use recorded_part::{RecordedLength, StartCondition};
 pub use recorder_setting::{
@@ -114,49 +116,6 @@ impl Function {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn calls_that_change_no_state_make_and_end_nothing() {
-        for function in FUNCTIONS.iter() {
-            if !function.family.changes_no_state() {
-                continue;
-            }
-            let changes = |param: &Param| {
-                matches!(
-                    param.role,
-                    Role::Make(..) | Role::Find(..) | Role::FindMany(..) | Role::Destroy(_)
-                )
-            };
-            assert!(!function.params.iter().any(changes), "{}", function.name);
-        }
-        for (name, expected) in [
-            ("cuLaunchKernel", true),
-            ("cuLaunchKernelEx", true),
-            ("cuMemcpyHtoDAsync_v2", true),
-            ("cuMemsetD8_v2", true),
-            ("cuGraphLaunch", true),
-            ("cuStreamWaitEvent", true),
-            ("cuCtxSynchronize", true),
-            ("cuCtxGetCurrent", true),
-            ("cuPointerGetAttribute", true),
-            ("cuEventRecord", false),
-            ("cuMemAllocAsync", false),
-            ("cuModuleLoadData", false),
-            ("cuStreamBeginCapture_v2", false),
-            ("cuCtxSetCurrent", false),
-            ("cuFuncSetAttribute", false),
-            ("cuParamSetv", false),
-            ("cuLaunchHostFunc", false),
-            ("cuStreamWaitValue32_v2", false),
-        ] {
-            let family = function(name).map(|function| function.family);
-            assert_eq!(
-                family.map(Family::changes_no_state),
-                Some(expected),
-                "{name}"
-            );
-        }
-    }
 
     #[test]
     fn ids_names_and_positions_agree() {

@@ -32,6 +32,16 @@ pub const DRIVER_FOLDERS: [&str; 10] = [
     "/usr/local/cuda/compat",
 ];
 
+/// Libraries of the driver that answer programs themselves, without libcuda: how their file names begin.
+pub const OTHER_LIBRARIES: [&str; 6] = [
+    "libnvidia-ml.so",
+    "libnvcuvid.so",
+    "libnvidia-encode.so",
+    "libnvidia-opticalflow.so",
+    "libnvidia-opencl.so",
+    "libnvoptix.so",
+];
+
 /// Prefix of the absolute path with which the interposer opens the real driver. The system ignores
 /// it; the auditing library recognises it and does not redirect the path to the interposer.
 pub const PAST_AUDIT: &str = "/./.";

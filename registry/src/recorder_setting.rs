@@ -58,6 +58,8 @@ settings! {
     CheckSources "CHECK_SOURCES";
     /// What is recorded of host memory that the device reads: a [`HostMemory`].
     HostMemory "HOST_MEMORY";
+    /// Whether what a program sees in host memory is recorded for `play`: a [`Switch`]; without it, no.
+    Cassette "CASSETTE";
     /// Which calls have call stacks: a [`Stacks`].
     Stacks "STACKS";
     /// When device memory is digested: a [`Digests`]; without it, never.
@@ -73,6 +75,9 @@ settings! {
     /// After how many milliseconds, and after how many bytes of the trace, memory is recorded again:
     /// two numbers with a comma between them, 0 for never. Without it, never.
     MemoryInterval "MEMORY_INTERVAL";
+    /// Of one launch in so many, its inputs and digests of its outputs are recorded. Without it, of
+    /// none.
+    Deep "DEEP";
     /// The most bytes of the trace; without it, as many as there is room for.
     MaxSize "MAX_SIZE";
     /// What is left out when the trace is nearly as long: a [`WhenFull`].
@@ -181,6 +186,8 @@ words! {
     WhenFull {
         /// Payloads, later those that come back as well, then calls.
         DropPayloads "drop-payloads",
+        /// The longest payloads, then shorter ones, then calls.
+        DropLargest "drop-largest",
         /// Everything, at the limit.
         Stop "stop",
     }

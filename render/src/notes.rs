@@ -37,6 +37,10 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             readback(note, &bytes(*snapshot), piece_name(snapshot.field))
         }
         Note::HostChanged(note, snapshot) => host_changed(note, &bytes(*snapshot)),
+        Note::HostSeen(note, snapshot) => {
+            let seen = host_changed(note, &bytes(*snapshot));
+            format!("{seen}, as the program could see it")
+        }
         Note::Looked(note) => format!(
             "what these notes found after the call was read until {}",
             moment(note.ticks, renderer)
@@ -175,12 +179,10 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
         Note::Layout(handle, layout) => layout_json(*handle, layout),
         Note::Origin(origin, name) => origin_json(origin, name),
         Note::Readback(note, snapshot) => readback_json(note, snapshot, data(*snapshot)),
-        Note::HostChanged(note, snapshot) => json!({
-            "kind": "host_changed",
-            "address": format!("{:#x}", note.address),
-            "after": note.is_after != 0,
-            "data": data(*snapshot),
-        }),
+        Note::HostChanged(note, snapshot) => {
+            host_changed_json("host_changed", note, data(*snapshot))
+        }
+        Note::HostSeen(note, snapshot) => host_changed_json("host_seen", note, data(*snapshot)),
         Note::Looked(note) => json!({
             "kind": "looked",
             "time_ns": renderer.nanoseconds(note.ticks),
@@ -381,6 +383,15 @@ fn host_changed(note: &HostChangedNote, bytes: &str) -> String {
         },
         bytes,
     )
+}
+
+fn host_changed_json(kind: &str, note: &HostChangedNote, data: Json) -> Json {
+    json!({
+        "kind": kind,
+        "address": format!("{:#x}", note.address),
+        "after": note.is_after != 0,
+        "data": data,
+    })
 }
 
 /// What becomes of the word of a stream.

@@ -34,10 +34,19 @@ pub(crate) fn before(job: &mut Job<'_, '_>) {
 
 /// After a call was given to the driver.
 pub(crate) fn after(job: &mut Job<'_, '_>) {
+    let is_deep = job
+        .call
+        .notes()
+        .any(|note| matches!(note, Note::Memory(..)));
     for note in job.call.notes() {
         match note {
             Note::DigestSetup(note) => prepare(job, note),
             Note::Zeroed(note) => zero(job, note),
+            // The recorder has digested what the call reaches on the CPU.
+            Note::Digest(note, _) if is_deep && job.digests.of_recorded(note.context).is_none() => {
+                let context = note.context;
+                prepare(job, DigestSetupNote { context, result: 0 });
+            }
             _ => {}
         }
     }

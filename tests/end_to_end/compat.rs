@@ -31,7 +31,11 @@ const RECORDED: [Recorded; 4] = [
         &["--stacks=all", "--breadcrumbs=1", "--digests=sync"],
     ),
     ("link_demo", "demo/link_demo", &["--stacks=all"]),
-    ("memory_host", "clean/memory_host", &["--check-sources"]),
+    (
+        "memory_host",
+        "clean/memory_host",
+        &["--check-sources", "--cassette"],
+    ),
     (
         "paused",
         "clean/launch_thousand",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
 
 use cutape_format::{LeftOut, Note, Trace, recorded_process};
 use cutape_tests::{compile, compiled, parts, record, root, run, tests};
@@ -14,6 +15,9 @@ tests![
     a_pause_begins_and_ends_from_outside,
     recordings_begin_paused,
     recordings_begin_and_end_with_conditions,
+    signals_start_and_pause,
+    a_signal_before_the_first_call_starts,
+    signals_that_are_not_asked_for_are_the_programs,
     a_mark_before_the_first_call_starts,
     only_the_owner_controls_a_recording,
     misuse_after_a_pause_is_found,
@@ -145,6 +149,17 @@ impl Live {
         run(command.args(arguments))
     }
 
+    /// Sends cutape a signal, and waits until recording is paused or not.
+    fn signal(&self, signal: i32, pauses: bool) {
+        // SAFETY: no memory is involved; the child has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+        let is_paused = || {
+            let trace = Trace::follow(&self.trace).unwrap();
+            trace.left_out().is_some_and(|left_out| left_out.is_paused)
+        };
+        wait_until("the signal has its effect", || is_paused() == pauses);
+    }
+
     /// Ends it; the trace.
     fn end(mut self) -> Trace {
         drop(self.input.take());
@@ -262,6 +277,91 @@ fn recordings_begin_and_end_with_conditions(folder: &Path) {
         assert_eq!(functions["cuMemAlloc_v2"], 2, "{options:?}");
         run(&mut parts().cutape(&[&"check", &trace.path()])).assert_code(0);
     }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn signals_start_and_pause(folder: &Path) {
+    let real_time = libc::SIGRTMIN() + 3;
+    for (start, stop, numbers) in [
+        ("USR1", "RTMIN+3", [libc::SIGUSR1, real_time]),
+        ("SIGUSR2", "USR2", [libc::SIGUSR2; 2]),
+    ] {
+        let _ = std::fs::remove_file(folder.join("live.cutape"));
+        let options = ["--start-signal", start, "--stop-signal", stop];
+        let mut live = Live::start(folder, &options);
+        live.tell("4");
+        live.signal(numbers[0], false);
+        live.tell("2");
+        live.signal(numbers[1], true);
+        live.tell("3");
+        live.signal(numbers[0], false);
+        live.tell("1");
+        let trace = live.end();
+        assert_eq!(functions(&trace)["cuLaunchKernel"], 2 + 1, "{start} {stop}");
+        assert_eq!(trace.left_out().unwrap().pauses, 2, "{start} {stop}");
+        run(&mut parts().cutape(&[&"check", &trace.path()])).assert_code(0);
+    }
+}
+
+/// Also that of a process which calls the driver later.
+fn a_signal_before_the_first_call_starts(folder: &Path) {
+    let (trace, errors) = (folder.join("late.cutape"), folder.join("stderr"));
+    let script = "read line; exec \"$0\" commands";
+    let words = ["/bin/sh", "-c", script, &program(folder)];
+    let mut command = record(&trace, &["--start-signal", "HUP"], &words);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command
+        .stderr(std::fs::File::create(&errors).unwrap())
+        .spawn()
+        .unwrap();
+    // Not before cutape takes the signal.
+    let has_started = || {
+        let found = std::fs::read_dir("/proc").unwrap().flatten();
+        let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let parent = format!("PPid:\t{}\n", child.id());
+        let status = |process| std::fs::read_to_string(format!("/proc/{process}/status"));
+        let mut statuses = names.flat_map(status);
+        statuses.any(|status| status.contains(&parent) && status.starts_with("Name:\tsh\n"))
+    };
+    wait_until("the program has started", has_started);
+    // SAFETY: no memory is involved; the child has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGHUP) };
+    let said = || std::fs::read_to_string(&errors).unwrap();
+    wait_until("a message", || {
+        said().contains("SIGHUP: recording starts when a process calls the driver")
+    });
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "go").unwrap();
+    let is_recording = || {
+        let trace = Trace::follow(&trace);
+        trace.is_ok_and(|trace| {
+            let left_out = trace.left_out();
+            left_out.is_some_and(|left_out| left_out.pauses == 1 && !left_out.is_paused)
+        })
+    };
+    wait_until("recording starts", is_recording);
+    writeln!(input, "5").unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success(), "{}", said());
+    let launches = functions(&Trace::open(&trace).unwrap())["cuLaunchKernel"];
+    // That of the program's question, too, if it comes after the start.
+    assert!((5..=6).contains(&launches), "{launches}");
+}
+
+fn signals_that_are_not_asked_for_are_the_programs(folder: &Path) {
+    let live = Live::start(folder, &["--stop-signal", "USR1"]);
+    live.signal(libc::SIGUSR1, true);
+    let Live { mut child, .. } = live;
+    // SAFETY: no memory is involved; the child has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGUSR2) };
+    assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGUSR2));
 }
 
 fn a_mark_before_the_first_call_starts(folder: &Path) {

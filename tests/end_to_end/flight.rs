@@ -30,6 +30,9 @@ pub(crate) fn add_to(suite: &mut Suite) {
     });
     suite.test("finding", finding);
     suite.test("signal", |folder| keeps(folder, "signal", b"", "SIGUSR2"));
+    suite.test("signal-named", |folder| {
+        keeps(folder, "signal:HUP", b"", "SIGHUP")
+    });
     suite.test("budget", budget);
     suite.test("bounded", bounded);
     suite.test("killed", killed);
@@ -152,9 +155,13 @@ fn keeps(folder: &Path, on: &str, said: &[u8], reason: &str) -> Result<(), Strin
     let kept = folder.join("run.keep1.cutape");
     if on == "crash" {
         run_within(&mut parts().cutape(&[&"ctl", &process, &"keep"]), PATIENCE).expect(0)?;
-    } else if on == "signal" {
+    } else if on.starts_with("signal") {
+        let signal = match reason {
+            "SIGHUP" => libc::SIGHUP,
+            _ => libc::SIGUSR2,
+        };
         // SAFETY: no memory is involved; the child has not been waited for.
-        unsafe { libc::kill(recorded.child.id() as i32, libc::SIGUSR2) };
+        unsafe { libc::kill(recorded.child.id() as i32, signal) };
     } else if on.starts_with("mark") {
         run(&mut parts().cutape(&[&"mark", &"--pid", &process, &"now"])).expect(0)?;
     }

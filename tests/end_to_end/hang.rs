@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cutape_format::layout::breadcrumb::{AFTER, BEFORE, READ};
 use cutape_format::{Note, Trace};
+use cutape_hang::test_dump::TestDump;
 use cutape_tests::{
     bare, compile, compiled, names, parts, read_findings, record, replay, root, run,
     without_settings,
@@ -22,6 +23,7 @@ cutape_tests::tests![
     without_breadcrumbs_waits_of_the_program_count,
     a_paused_recording_is_no_evidence,
     core_dumps_are_asked_for_through_pipes_only,
+    core_dumps_are_read,
     programs_that_end_have_nothing_pending,
     breadcrumbs_change_nothing,
     what_cannot_be_is_refused,
@@ -52,7 +54,7 @@ impl Hanging {
         let trace = folder.join(format!("{way}.cutape"));
         let log = folder.join(format!("{way}.log"));
         let mut command = record(&trace, options, &[&program(folder), way]);
-        command.envs(variables.iter().copied());
+        command.envs(variables.iter().copied()).current_dir(folder);
         // A host function runs in the call that enqueues it, otherwise.
         if way == "callback" {
             command.env("CUTAPE_NULL_SCHEDULE", "lazy");
@@ -271,6 +273,40 @@ fn core_dumps_are_asked_for_through_pipes_only(folder: &Path) {
         output.describe()
     );
     assert_eq!(fs::read(&pipe).unwrap(), b"no pipe");
+}
+
+fn core_dumps_are_read(folder: &Path) {
+    let pattern = folder.join("gpu.%p");
+    let named = ("CUDA_COREDUMP_FILE", pattern.to_str().unwrap());
+    let default = ("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1");
+    for (variable, name) in [
+        (named, "gpu.PROCESS"),
+        (default, "core_1700000000_host_PROCESS.nvcudmp"),
+    ] {
+        let hanging = Hanging::start_with(folder, "value", &["--overwrite"], &[variable]);
+        let dump = TestDump {
+            kernel: "prepare".to_owned(),
+            ..TestDump::fault()
+        };
+        let name = name.replace("PROCESS", &hanging.program.to_string());
+        // Also the folder in which the program runs.
+        let path = folder.join(name);
+        fs::write(&path, dump.bytes()).unwrap();
+        let report = hanging.hang();
+        let text = run(&mut parts().cutape(&[&"hang", &"--watch", &"0", &hanging.trace]));
+        fs::remove_file(&path).unwrap();
+        let launch = &report["streams"][0]["candidates"][0];
+        assert_eq!(launch["text"], "cuLaunchKernel prepare", "{report:#}");
+        let fault = &report["core_dump_contents"][0]["faults"][0];
+        assert_eq!(fault["kernel"], "prepare", "{report:#}");
+        assert_eq!(fault["calls"][0], launch["call"], "{report:#}");
+        let line = format!(
+            "CUDA_EXCEPTION_14, Warp Illegal Address on device 3 in prepare + 0x50; launched by \
+             call {}\n    in block (2, 1, 0), thread (33, 0, 0)",
+            launch["call"]
+        );
+        assert!(text.stdout.contains(&line), "{}", text.describe());
+    }
 }
 
 fn programs_that_end_have_nothing_pending(folder: &Path) {

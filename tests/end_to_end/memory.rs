@@ -2,13 +2,16 @@
 //! replay computes what the program has computed.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cutape_format::layout::memory_snapshot;
 use cutape_format::{Call, Note, Trace};
-use cutape_tests::{Output, compile, parts, record, root, run, tests, without_settings};
+use cutape_tests::{
+    Output, bare, compile, compiled, parts, record, root, run, tests, without_settings,
+};
 use serde_json::Value;
 
 tests![
@@ -18,6 +21,8 @@ tests![
     the_last_calls,
     a_part_that_is_cut,
     what_a_snapshot_has,
+    deep_launches,
+    deep_launches_change_nothing,
     redacted,
     refused,
 ];
@@ -280,6 +285,112 @@ fn what_a_snapshot_has(folder: &Path) {
     assert_eq!(report["memory_bytes_put"], 0, "{}", output.stdout);
 }
 
+/// How many launches of a trace have what they reach, and how many digests of that.
+fn deep(trace: &Path) -> (usize, u64) {
+    let trace = Trace::open(trace).unwrap();
+    let mut found = (0, 0);
+    for call in trace.calls() {
+        let notes: Vec<Note<'_>> = call.notes().collect();
+        let has_memory = notes.iter().any(|note| matches!(note, Note::Memory(..)));
+        let digests = notes.iter().map(|note| match note {
+            Note::Digest(_, ranges) => ranges.len() as u64,
+            _ => 0,
+        });
+        found.0 += usize::from(has_memory);
+        found.1 += digests.sum::<u64>();
+        assert!(!has_memory || call.signature.base.starts_with("cuLaunch"));
+    }
+    found
+}
+
+/// One launch in some has its inputs, and digests of its outputs that a replay computes again, though
+/// the window does not begin with what memory held.
+fn deep_launches(folder: &Path) {
+    let running = Running::start(folder, &["--keep-last", "1s", "--deep", "1/5"]);
+    let length = || fs::metadata(&running.trace).map_or(0, |metadata| metadata.len());
+    let is_erased = || {
+        let metadata = fs::metadata(&running.trace);
+        metadata.is_ok_and(|it| it.blocks() * 512 + (128 << 10) < it.len())
+    };
+    wait_for("a long trace", &|| length() > 2 << 20 && is_erased());
+    let process = Trace::follow(&running.trace).unwrap().head().process;
+    let process = process.to_string();
+    run(&mut parts().cutape(&[&"ctl", &process, &"keep"])).assert_code(0);
+    let last = running.end();
+    for trace in [&folder.join("loop.keep1.cutape"), &last] {
+        let (launches, digests) = deep(trace);
+        assert!(launches > 3 && digests > 3, "{launches} {digests}");
+        run(&mut parts().cutape(&[&"check", &trace])).assert_code(0);
+        let (output, report) = replay(trace);
+        output.assert_code(0);
+        assert_ne!(report["memory_bytes_put"], 0, "{}", output.stdout);
+        let counts = &report["digests"];
+        assert_eq!(counts["recorded"], digests, "{}", output.stdout);
+        assert_eq!(counts["equal"], digests, "{}", output.stdout);
+        // Other launches compute something else.
+        assert_ne!(report["bytes_unknown"], 0, "{}", output.stdout);
+    }
+    // An extracted launch has the inputs.
+    let opened = Trace::open(&last).unwrap();
+    let found = opened.calls().find_map(|call| {
+        let bytes = call.notes().find_map(|note| match note {
+            Note::Memory(_, _, snapshot) => Some(opened.resolve(snapshot?.bytes).unwrap().to_vec()),
+            _ => None,
+        });
+        Some((call.index.to_string(), bytes?))
+    });
+    let (launch, bytes) = found.unwrap();
+    let target = folder.join("launch");
+    let options: [&dyn AsRef<std::ffi::OsStr>; 7] = [
+        &"extract",
+        &"--driver",
+        &"null",
+        &"--launch",
+        &launch,
+        &last,
+        &target,
+    ];
+    run(&mut parts().cutape(&options)).assert_code(0);
+    let extracted = fs::read(target.join("memory.bin")).unwrap();
+    assert!(extracted.windows(bytes.len()).any(|part| part == bytes));
+    // They would say what memory held.
+    let target = folder.join("redacted.cutape");
+    let options: [&dyn AsRef<std::ffi::OsStr>; 6] =
+        [&"redact", &"--remove", &"payloads", &last, &"-o", &target];
+    run(&mut parts().cutape(&options)).assert_code(0);
+    let (output, report) = replay(&target);
+    assert_eq!(report["digests"]["recorded"], 0, "{}", output.stdout);
+}
+
+/// Also work that waits for another call of the program, and captures.
+fn deep_launches_change_nothing(folder: &Path) {
+    for name in [
+        "streams",
+        "threads",
+        "memory_operations",
+        "polled_values",
+        "host_functions",
+        "host_visible",
+        "stream_ordered",
+        "graph_capture",
+        "graph_awaits_cpu",
+        "per_thread_stream",
+        "library_contexts",
+        "fork",
+    ] {
+        let path = compiled(&format!("clean/{name}"));
+        let trace = folder.join(format!("{name}.cutape"));
+        let options = ["--keep-last", "60s", "--deep", "1/1"];
+        let output = run(&mut record(&trace, &options, &[&path]));
+        output.assert_code(0);
+        assert_eq!(output.stdout, bare(&[&path]).stdout, "{name}");
+        run(&mut parts().cutape(&[&"check", &trace])).assert_code(0);
+        let (output, report) = replay(&trace);
+        output.assert_code(0);
+        assert_eq!(report["divergence_count"], 0, "{name}: {}", output.stdout);
+    }
+}
+
 fn redacted(folder: &Path) {
     let trace = recorded(folder, "middle", &["--memory", "all"]);
     let target = folder.join("redacted.cutape");
@@ -313,6 +424,17 @@ fn refused(folder: &Path) {
         (
             &["--memory", "all", "--redact=payloads"],
             "--memory keeps contents",
+        ),
+        (&["--deep", "1/10"], "--keep-last"),
+        (&["--keep-last", "1s", "--deep", "10"], "1/1000"),
+        (&["--keep-last", "1s", "--deep", "1/0"], "1/1000"),
+        (
+            &["--keep-last", "1s", "--deep", "1/10", "--payloads", "none"],
+            "--payloads none",
+        ),
+        (
+            &["--keep-last", "1s", "--deep", "1/10", "--digests"],
+            "--digests digests",
         ),
     ] {
         let mut command = record(&trace, options, &["/bin/true"]);

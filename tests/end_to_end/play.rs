@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cutape_tests::{Output, Verdict, bare, compiled, ending, parts, play, record, root, run};
+use cutape_tests::{
+    Output, Verdict, bare, compile, compiled, ending, parts, play, record, root, run,
+};
 use serde_json::Value;
 
 cutape_tests::tests![
@@ -22,6 +24,10 @@ cutape_tests::tests![
     with_warn_the_program_goes_on,
     bytes_that_the_recording_lacks_are_no_zeros,
     results_are_the_recorded_ones,
+    what_the_host_sees_is_played,
+    what_no_recording_shows_is_named,
+    libraries_that_answer_themselves_are_named,
+    cassettes_keep_what_play_needs,
     programs_without_calls,
 ];
 
@@ -178,7 +184,7 @@ fn each_change_is_named(folder: &Path) {
 
 fn planted_mistakes_stop_at_the_call(folder: &Path) {
     let program = |name: &str, macros: &[&str]| {
-        cutape_tests::with_macros(folder, name, "play/planted.c", macros)
+        cutape_tests::with_macros("play/planted.c", folder, name, macros)
     };
     let (trace, _) = recorded(folder, &[&program("right", &[])]);
     run(&mut play(&trace, &[], &[&program("right", &[])])).assert(0);
@@ -457,5 +463,122 @@ fn programs_without_calls(folder: &Path) {
             "{needle}: {}",
             output.describe()
         );
+    }
+}
+
+fn host_sees(folder: &Path, macros: &[&str]) -> String {
+    let name = format!("host_sees{}", macros.concat());
+    cutape_tests::with_macros("play/host_sees.c", folder, &name, macros)
+}
+
+/// Records a program that writes itself what kernels would write.
+fn with_device(trace: &Path, options: &[&str], program: &[&str], schedule: &str) -> Output {
+    let _ = fs::remove_file(trace);
+    let mut record = record(trace, options, program);
+    run(record
+        .env("DEVICE", "1")
+        .env("CUTAPE_NULL_SCHEDULE", schedule))
+}
+
+/// What the host sees without a copy, and whether it needs `--cassette`. What it polls without a call
+/// comes from no lazy driver.
+fn what_the_host_sees_is_played(folder: &Path) {
+    const ANY: &[&str] = &["eager", "lazy", "random:3"];
+    const EAGER: &[&str] = &["eager"];
+    let program = host_sees(folder, &[]);
+    let trace = folder.join("seen.cutape");
+    for (case, needs_cassette, schedules) in [
+        ("pinned", false, ANY),
+        ("registered", false, ANY),
+        ("managed", false, ANY),
+        ("variable", true, ANY),
+        ("indirect", true, ANY),
+        ("long", true, EAGER),
+        ("once", true, EAGER),
+        ("rounds", true, EAGER),
+        ("thread", true, EAGER),
+        ("copy", true, EAGER),
+        ("values", false, ANY),
+        ("queries", false, ANY),
+    ] {
+        for schedule in schedules {
+            let options: &[&[&str]] = match needs_cassette {
+                true => &[&["--cassette"]],
+                false => &[&[], &["--cassette"]],
+            };
+            for options in options {
+                let words = [&*program, case];
+                let recorded = with_device(&trace, options, &words, schedule);
+                recorded.assert(0);
+                // Otherwise nothing that only the recording has was printed.
+                let has_kernels = !["values", "queries"].contains(&case);
+                let is_polled = ["once", "rounds", "thread", "copy"].contains(&case);
+                if has_kernels && !is_polled {
+                    assert_ne!(bare(&words).stdout, recorded.stdout, "{case}");
+                }
+                let played = run(&mut play(&trace, &[], &words));
+                played.assert(0);
+                assert_eq!(
+                    played.stdout, recorded.stdout,
+                    "{case} {options:?} {schedule}"
+                );
+            }
+        }
+    }
+}
+
+/// A value that the program changes back before its next call: it waits for ever.
+fn what_no_recording_shows_is_named(folder: &Path) {
+    let program = host_sees(folder, &["CHANGES_BACK"]);
+    let trace = folder.join("seen.cutape");
+    for (options, advice) in [
+        (&[][..], "record it with --cassette"),
+        (
+            &["--cassette"],
+            "what it changes back before that call is in no recording",
+        ),
+    ] {
+        let words = [&*program, "once"];
+        with_device(&trace, options, &words, "eager").assert(0);
+        let words = ["timeout", "9", &*program, "once"];
+        let played = run(&mut play(&trace, &[], &words));
+        assert!(played.stderr.contains(advice), "{}", played.describe());
+        assert!(
+            played
+                .stderr
+                .contains("recorded call 10, cuStreamSynchronize")
+        );
+    }
+}
+
+fn libraries_that_answer_themselves_are_named(folder: &Path) {
+    let source = folder.join("other.c");
+    fs::write(&source, "int nvmlInit_v2(void) { return 0; }\n").unwrap();
+    let other = folder.join("libnvidia-ml.so.1");
+    compile(&source, &other, &[&"-shared", &"-fPIC"]);
+    let trace = folder.join("other.cutape");
+    let run_with = |options: &[&str]| {
+        let _ = fs::remove_file(&trace);
+        let mut record = record(&trace, options, &[&compiled("clean/events")]);
+        run(record.env("LD_PRELOAD", &other))
+    };
+    run_with(&[]).assert(0);
+    let named = run_with(&["--cassette"]);
+    named.assert_code(0);
+    assert!(
+        named.stderr.contains("has loaded libnvidia-ml.so.1: "),
+        "{}",
+        named.describe()
+    );
+}
+
+fn cassettes_keep_what_play_needs(folder: &Path) {
+    let trace = folder.join("none.cutape");
+    for option in ["--outputs=hash", "--payloads=none", "--host-memory=off"] {
+        let options = ["--cassette", option];
+        let refused = run(&mut record(&trace, &options, &["/bin/true"]));
+        refused.assert_code(2);
+        let needle = format!("{} leaves them out", option.replace('=', " "));
+        assert!(refused.stderr.contains(&needle), "{}", refused.describe());
     }
 }

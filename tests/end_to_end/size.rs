@@ -12,8 +12,11 @@ cutape_tests::tests![
     mapped_files_are_referred_to,
     equal_payloads_are_written_once,
     payloads_go_before_calls,
+    the_longest_payloads_go_first,
+    what_needs_no_room_is_kept,
     a_trace_stops_at_its_limit,
     little_space_is_said_in_time,
+    the_last_of_the_disk_is_for_calls,
 ];
 
 /// Bytes of the data file.
@@ -238,6 +241,57 @@ fn payloads_go_before_calls(folder: &Path) {
     run(&mut replay(&path)).assert_code(0);
 }
 
+fn the_longest_payloads_go_first(folder: &Path) {
+    let path = folder.join("t.cutape");
+    // The second copy back has 20,000 bytes.
+    let program = [&*program(folder, "payloads"), "80", "20000"];
+    let options = ["--max-size", "64M", "--when-full", "drop-largest"];
+    let options = [&["--no-pack"], &options[..]].concat();
+    let output = run(&mut record(&path, &options, &program));
+    output.assert_code(0);
+    assert_eq!(output.stdout, bare(&program).stdout);
+    let words = "the longest copied bytes are left out from here on, shorter ones and calls are";
+    assert_eq!(
+        output.stderr.matches(words).count(),
+        1,
+        "{}",
+        output.describe()
+    );
+    assert!(length_of(&path) <= LIMIT, "{}", length_of(&path));
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.verify(), []);
+    let shortfall = trace.shortfall().unwrap();
+    assert!(shortfall.lacks_payloads && trace.has_all_calls());
+    // 40 MiB hold about 20 rounds; from there on, 1 MiB is more than 1/16 of the 16 MiB until 7/8.
+    for function in ["cuMemcpyHtoD", "cuMemcpyDtoH"] {
+        let (here, left_out) = kept(&trace, function);
+        assert_eq!(here + left_out, ROUNDS, "{function}");
+        assert!((17..=20).contains(&here), "{function}: {here}");
+    }
+    assert_eq!(kept(&trace, "cuMemcpyDtoHAsync"), (ROUNDS, 0));
+    run(&mut replay(&path)).assert_code(0);
+}
+
+/// Bytes that are in a file, or in the trace already.
+fn what_needs_no_room_is_kept(folder: &Path) {
+    let file = data_file(folder);
+    let uploads = program(folder, "uploads");
+    let program = [&*uploads, file.to_str().unwrap(), "file", "nothing"];
+    for policy in ["drop-payloads", "drop-largest"] {
+        let path = folder.join(format!("{policy}.cutape"));
+        let options = ["--no-pack", "--max-size", "16M", "--when-full", policy];
+        run(&mut record(&path, &options, &program)).assert_code(0);
+        let trace = Trace::open(&path).unwrap();
+        let uploads = trace.calls();
+        let uploads = uploads.filter(|call| call.signature.base == "cuMemcpyHtoD");
+        let snapshots = uploads.flat_map(|call| call.snapshots().collect::<Vec<_>>());
+        let is_in_file = |bytes: &Bytes| matches!(bytes, Bytes::InFile(_));
+        let found: Vec<bool> = snapshots.map(|found| is_in_file(&found.bytes)).collect();
+        assert_eq!(found.iter().filter(|found| **found).count(), 6, "{policy}");
+        assert_eq!(found.len(), 7, "{policy}");
+    }
+}
+
 fn a_trace_stops_at_its_limit(folder: &Path) {
     let path = folder.join("t.cutape");
     let program = program(folder, "payloads");
@@ -273,6 +327,49 @@ fn a_trace_stops_at_its_limit(folder: &Path) {
         output.assert_code(2);
         assert!(output.stderr.contains(why), "{}", output.describe());
     }
+}
+
+fn the_last_of_the_disk_is_for_calls(folder: &Path) -> Verdict {
+    let (place, path) = (folder.join("small"), folder.join("t.cutape"));
+    fs::create_dir(&place).unwrap();
+    let script = r#"mount -t tmpfs -o size=64m tmpfs "$1" || exit 99
+        "$2" record --driver null --no-pack -o "$1/t.cutape" -- "$3" 80; status=$?
+        cp "$1/t.cutape" "$4"; exit $status"#;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(&place)
+        .arg(&parts().cutape)
+        .arg(program(folder, "payloads"))
+        .arg(&path);
+    let output = run(&mut command);
+    if matches!(output.code(), Some(1 | 99)) {
+        return Verdict::Ignored("no right to mount a file system".to_owned());
+    }
+    output.assert_code(0);
+    let line = "the disk is nearly full: copied bytes for which there is no room are left out";
+    assert_eq!(
+        output.stderr.matches(line).count(),
+        1,
+        "{}",
+        output.describe()
+    );
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.verify(), []);
+    let shortfall = trace.shortfall().unwrap();
+    assert!(shortfall.lacks_payloads && !shortfall.lacks_calls);
+    assert!(
+        trace.has_all_calls() && shortfall.why.contains("No space"),
+        "{}",
+        shortfall.why
+    );
+    // 56 MiB hold about 28 rounds.
+    for function in ["cuMemcpyHtoD", "cuMemcpyDtoH"] {
+        let (here, left_out) = kept(&trace, function);
+        assert_eq!(here + left_out, ROUNDS, "{function}");
+        assert!((24..=28).contains(&here), "{function}: {here}");
+    }
+    Verdict::Passed
 }
 
 fn little_space_is_said_in_time(folder: &Path) -> Verdict {

@@ -4,7 +4,7 @@
 #   tests/gpu/cost.sh PACKAGE RESULTS [NAME...]
 # PACKAGE is the output of `cargo xtask package`. A NAME chooses the rows that contain it: `ordinary`
 # (a transformer that keeps the GPU busy), `calls` (one that makes calls as fast as it can), or words of
-# what is recorded. ROUNDS=20 sets how often.
+# what is recorded. ROUNDS=20 sets how often. CUTAPE_BEFORE=PACKAGE measures an older package as well.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

@@ -7,6 +7,7 @@ default. The exit status is 1 if something else is named.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,14 +143,52 @@ def core_dump(package, results):
     hanging = Hanging(package, results, "kernel", ["--breadcrumbs"], variables)
     try:
         said = Ended([package / "cutape", "hang", "--watch", "0", "--core", str(hanging.program)])
+        (results / "core-on-request.txt").write_bytes(said.out + said.err)
         dumps = sorted(results.glob("core.*"))
         named = all(dump.name.encode() in said.out for dump in dumps) and bool(dumps)
+        runs = re.search(rb"on device \d+: spin, grid \(1, 1, 1\).*; launched by call \d+", said.out)
         sizes = [dump.stat().st_size for dump in dumps]
         for dump in dumps:
             dump.unlink()
-        return f"named {named}, bytes {sizes}, {said.seconds:.1f} s, {said.message()}"
+        line = f"named {named}, bytes {sizes}, {said.seconds:.1f} s, {said.message()}"
+        return bool(runs), f"{line}, {runs[0].decode() if runs else 'kernel not named'}"
     finally:
         hanging.end()
+
+
+def core_dump_of_fault(package, results):
+    """What `hang` reads in the dump that the driver writes when a kernel faults."""
+    trace = results / "core-of-fault.cutape"
+    trace.unlink(missing_ok=True)
+    environment = os.environ | {
+        "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1",
+        "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP": "1",
+        "CUDA_COREDUMP_FILE": str(results / "fault.%p"),
+    }
+    # The driver ends the program when it has written the dump.
+    subprocess.run(
+        [package / "cutape", "record", "--breadcrumbs=1", "--stacks=all", "-o", trace, "--",
+         package / "hangs", "stream-fault"],
+        stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=300,
+    )
+    text = Ended([package / "cutape", "hang", trace])
+    (results / "core-of-fault.txt").write_bytes(text.out + text.err)
+    report = json.loads(Ended([package / "cutape", "hang", "--format", "json", trace]).out)
+    faults = [fault for dump in report["core_dump_contents"] for fault in dump["faults"]]
+    unreadable = [dump["unreadable"] for dump in report["core_dump_contents"] if dump["unreadable"]]
+    for dump in map(Path, report["core_dumps"]):
+        # The debugger's own words, to compare with.
+        if shutil.which("cuda-gdb"):
+            commands = [f"target cudacore {dump}", "info cuda kernels", "info cuda exception"]
+            words = [word for command in commands for word in ("-ex", command)]
+            said = Ended(["cuda-gdb", "-batch", *words])
+            (results / "core-of-fault.gdb.txt").write_bytes(said.out + said.err)
+    zero = {"block": [0, 0, 0], "thread": [0, 0, 0]}
+    right = [
+        fault for fault in faults
+        if fault["kernel"] == "fault" and fault["calls"] and fault["thread"] in (zero, None)
+    ]
+    return bool(right), f"{len(report['core_dumps'])} files, unreadable {unreadable}, {faults}"
 
 
 NOT_RECORDED = ["not recorded"]
@@ -168,7 +207,11 @@ def main():
         default = asked(package, results, case, ["--breadcrumbs"])
         wrong += bool(exact[0] or default[0])
         rows.append((case[0], exact, default))
-    dumped = "not asked for" if DRIVER else core_dump(package, results)
+    dumps = {}
+    if not DRIVER:
+        for what, function in [("on request", core_dump), ("of a fault", core_dump_of_fault)]:
+            is_right, dumps[what] = function(package, results)
+            wrong += not is_right
     costs = {}
     ways = [[], ["--breadcrumbs"], ["--breadcrumbs=4"], ["--breadcrumbs=1"]]
     for _ in range(7):
@@ -178,8 +221,9 @@ def main():
     for name, *both in rows:
         words = [f"{', '.join(bad) or 'right':24} {count:3} {seconds:6.2f}" for bad, count, seconds in both]
         print(f"{name:14} {'   '.join(words)}")
-    print(f"right: {len(rows) - wrong} of {len(rows)}")
-    print(f"core dump on request: {dumped}")
+    print(f"right: {len(rows) + len(dumps) - wrong} of {len(rows) + len(dumps)}")
+    for what, said in dumps.items():
+        print(f"core dump {what}: {said}")
     for options, found in costs.items():
         print(f"ns of an empty launch, {options}: {median(found)} {sorted(found)}")
     return 1 if wrong else 0

@@ -13,7 +13,12 @@ import run
 from run import SOURCES, Ended, machine
 
 DRIVER = ["--driver", os.environ["DRIVER"]] if "DRIVER" in os.environ else []
-COLUMNS = ["bare s", "recorded s", "played s", "calls", "played", "result"]
+# Of host_sees.c: what the host sees without a copy. It is recorded as a cassette.
+CASES = ["pinned", "registered", "managed", "variable", "indirect", "long", "once", "rounds", "thread"]
+CASES += ["copy", "values", "queries"]
+COLUMNS = ["bare s", "recorded s", "played s", "calls", "played", "unset", "result"]
+# How often a program is played to find bytes that nothing has set.
+LEARNING = 3
 
 
 def is_played(source):
@@ -22,17 +27,30 @@ def is_played(source):
 
 def row(name, program, cutape, results):
     """The cells of a program, and what is wrong."""
+    sees = name.startswith("host_sees.")
+    options = [*DRIVER, "--cassette"] if sees else DRIVER
+    # The null driver runs no kernels.
+    device = ["env", "DEVICE=1"] if sees and DRIVER else []
+    program, played_program = [*device, *program], program
     trace, report = results / f"{name}.cutape", results / f"{name}.play.json"
     for file in (trace, report):
         file.unlink(missing_ok=True)
     # Once beforehand: programs compile and cache at first use, and the next runs would differ.
     Ended(program)
     bare = Ended(program)
-    recorded = Ended([cutape, "record", *DRIVER, "-o", trace, "--", *program])
+    recorded = Ended([*device, cutape, "record", *options, "-o", trace, "--", *played_program])
     cells = {"bare s": f"{bare.seconds:.2f}", "recorded s": f"{recorded.seconds:.2f}"}
     if not trace.exists():
         return {**cells, "result": "no trace"}, [recorded.message()[-300:]]
-    played = Ended([cutape, "play", "--report", report, trace, "--", *program])
+    command = [cutape, "play", "--report", report]
+    played = Ended([*command, trace, "--", *played_program])
+    if played.status == 1 and b"kernel parameter" in played.err:
+        # Bytes that nothing has set; a played program without a change says which.
+        unset = results / f"{name}.unset"
+        for _ in range(LEARNING):
+            Ended([*command, "--learn-unset", unset, trace, "--", *played_program])
+        cells["unset"] = len(unset.read_text().splitlines()) if unset.exists() else "-"
+        played = Ended([*command, "--unset", unset, trace, "--", *played_program])
     cells["played s"] = f"{played.seconds:.2f}"
     if report.exists():
         calls = json.loads(report.read_text())["calls"]
@@ -53,11 +71,14 @@ def main():
     results.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("CUPY_CACHE_DIR", str(results / "cupy"))
     names = sys.argv[3:]
-    own = [f"clean/{source.stem}" for source in sorted((SOURCES / "clean").glob("*.c")) if is_played(source)]
+    own = [f"clean.{source.stem}" for source in sorted((SOURCES / "clean").glob("*.c")) if is_played(source)]
     programs, missing = real.chosen(own, package, results, lambda name: not names or any(word in name for word in names))
+    for case in CASES:
+        if not names or any(word in f"host_sees.{case}" for word in names):
+            programs.append((f"host_sees.{case}", [str(package / "programs" / "play.host_sees"), case]))
     lines, wrong = [], []
     for name, program in programs:
-        cells, problems = row(name.replace("/", "."), program, package / "cutape", results)
+        cells, problems = row(name, program, package / "cutape", results)
         lines.append(f"{name:28}" + "".join(f"{cells.get(column, '-')!s:>12}" for column in COLUMNS))
         print(lines[-1], file=sys.stderr, flush=True)
         wrong += [f"{name}: {problem}" for problem in problems]

@@ -13,6 +13,10 @@ from run import SOURCES, Ended
 
 THREADS = os.environ.get("THREADS", "8")
 ROUNDS = os.environ.get("ROUNDS", "1000")
+STEPS = os.environ.get("STEPS", "20")
+# So many launches by a driver that does nothing instead.
+CALLS = os.environ.get("CALLS")
+STUB = SOURCES.parents[1] / "benches/programs/stub_driver.c"
 SAMPLES = 12
 # What may be so much more at the end than in the middle.
 GROWTH = 1.25
@@ -22,6 +26,11 @@ SLACK = 16
 
 def driver_library(package, results):
     """The driver that the program is linked with."""
+    if CALLS:
+        library = results / "libcuda.so.1"
+        include = ["-I", SOURCES / "include", "-I", SOURCES.parent / "gpu/bench"]
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", *include, "-o", library, STUB], check=True)
+        return library
     if os.environ.get("DRIVER") == "null":
         library = results / "libcuda.so.1"
         library.unlink(missing_ok=True)
@@ -45,15 +54,22 @@ def main():
     options = sys.argv[4:] or ["--keep-last", "64MiB"]
     results.mkdir(parents=True, exist_ok=True)
     program, trace = results / "every_object", results / "soak.cutape"
+    trace.unlink(missing_ok=True)
     library = driver_library(package, results)
-    source = SOURCES / "growing" / "every_object.c"
-    include = ["-I", SOURCES, "-I", SOURCES / "include"]
-    subprocess.run(["gcc", "-O1", *include, "-o", program, source, library, "-pthread"], check=True)
-    bare = Ended([program, "5", THREADS, ROUNDS], env=os.environ | {"LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"})
-    print("not recorded, 5 s:", bare.status, bare.message())
-    chosen = ["--driver", "null"] if os.environ.get("DRIVER") == "null" else []
-    command = [package / "cutape", "record", *chosen, *options, "-o", trace]
-    command += ["--", program, str(seconds), THREADS, ROUNDS]
+    if CALLS:
+        run, chosen = [package / "bench/call_cost", "loop", "launch8", CALLS], ["--driver", library]
+        replayed = ["--driver", "null", "--force"]
+    else:
+        source = SOURCES / "growing" / "every_object.c"
+        include = ["-I", SOURCES, "-I", SOURCES / "include"]
+        subprocess.run(["gcc", "-O1", *include, "-o", program, source, library, "-pthread"], check=True)
+        run, arguments = [program, str(seconds)], [THREADS, ROUNDS, STEPS]
+        path = f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        bare = Ended([program, "5", *arguments], env=os.environ | {"LD_LIBRARY_PATH": path})
+        print("not recorded, 5 s:", bare.status, bare.message())
+        run += arguments
+        chosen = replayed = ["--driver", "null"] if os.environ.get("DRIVER") == "null" else []
+    command = [package / "cutape", "record", *chosen, *options, "-o", trace, "--", *run]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     begin, rows = time.monotonic(), []
     print("seconds | program: MiB, descriptors, threads | recorder: the same | trace: MiB on disk, MiB long")
@@ -79,7 +95,7 @@ def main():
     info = Ended([package / "cutape", "info", trace])
     facts = [line for line in info.out.decode().splitlines() if line.startswith(("trace", "kept", "calls"))]
     print("\n".join(facts))
-    replay = Ended([package / "cutape", "replay", *chosen, trace])
+    replay = Ended([package / "cutape", "replay", *replayed, trace])
     check = Ended([package / "cutape", "check", trace])
     for ended in (replay, check):
         if ended.status != 0:

@@ -5,7 +5,9 @@
 #   tests/gpu/soak.sh PACKAGE RESULTS [SECONDS [OPTION...]]
 # PACKAGE is the output of `cargo xtask package`; SECONDS is 60 and the options of `record` are
 # `--keep-last 64MiB` if not given. THREADS=8 and ROUNDS=1000 set how many threads there are, and after
-# how many rounds each ends and another begins. DRIVER=null uses the null driver.
+# how many rounds each ends and another begins; STEPS=20 how many copies, launches and events a round
+# has beside the objects. DRIVER=null uses the null driver. CALLS=N makes N launches instead, by a
+# driver that does nothing, so that days of calls take minutes; the samples are those of SECONDS.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

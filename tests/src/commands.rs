@@ -96,20 +96,23 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
 /// # Panics
 /// If it cannot be compiled.
 pub fn changed(folder: &Path, name: &str, macros: &[&str]) -> String {
-    with_macros(folder, name, "diff/changes.c", macros)
+    with_macros("diff/changes.c", folder, name, macros)
 }
 
-/// The same of a source in `tests/programs`.
+/// A program of `tests/programs` with these macros, compiled into a folder under a name.
 ///
 /// # Panics
 /// If it cannot be compiled.
-pub fn with_macros(folder: &Path, name: &str, source: &str, macros: &[&str]) -> String {
+pub fn with_macros(source: &str, folder: &Path, name: &str, macros: &[&str]) -> String {
     let program = folder.join(name);
     let driver = parts().driver_folder.join("libcuda.so.1");
     let macros: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
     let mut options: Vec<&dyn AsRef<OsStr>> = vec![&driver, &"-lpthread"];
     options.extend(macros.iter().map(|option| option as &dyn AsRef<OsStr>));
-    let source = root().join("tests/programs").join(source);
-    compile(&source, &program, &options);
+    compile(
+        &root().join("tests/programs").join(source),
+        &program,
+        &options,
+    );
     program.to_str().unwrap().to_owned()
 }

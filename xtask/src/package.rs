@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
     }
     // The null driver has the SONAME of libcuda, by which programs name it.
     let library = folder.join(NULL_DRIVER);
-    for group in ["clean", "demo", "misuse", "rules"] {
+    for group in ["clean", "demo", "misuse", "play", "rules"] {
         let folder = root.join("tests/programs").join(group);
         let sources = files::list(&folder).into_iter();
         for source in sources.filter(|path| files::has_extension(path, "c")) {

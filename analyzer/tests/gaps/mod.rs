@@ -24,7 +24,7 @@ fn paused(script: &str, from: usize, until: usize) -> String {
             && succeeds
             && is_call
             && !line.contains("> cu")
-            && function.is_some_and(|function| function.family.changes_no_state());
+            && function.is_some_and(|function| function.changes_no_state());
         captures -= i32::from(line.contains("EndCapture"));
         if is_left_out {
             (left_out, all) = (left_out + 1, all + 1);

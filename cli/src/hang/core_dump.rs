@@ -1,24 +1,52 @@
 //! Core dumps of the GPU that the driver writes, if the program's environment says so: by which
 //! names, the trace has in its metadata.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
+use cutape_hang::CoreDump;
 use cutape_terminal::failure::Failure;
 
 const FILE: &str = "CUDA_COREDUMP_FILE";
 const PIPE: &str = "CUDA_COREDUMP_PIPE";
 const BY_USER: &str = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP";
+/// Any of these lets the driver write dumps.
+const SWITCHES: [&str; 3] = [
+    BY_USER,
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
+    "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP",
+];
+/// Without [`FILE`] (cuda-gdb's manual, "GPU core dump support").
+const DEFAULT_FILE: &str = "core_%t_%h_%p.nvcudmp";
 /// How long the driver may take; a dump of 13 MB took less than 6 s (H200, driver 580.159.04).
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The dumps that the driver has written for the process of a trace.
 pub(super) fn existing(trace: &Trace) -> Vec<PathBuf> {
-    files(trace, FILE)
+    let mut switches = SWITCHES.iter().filter_map(|name| variable(trace, name));
+    let is_on = switches.any(|value| value != "0");
+    let pattern = variable(trace, FILE).or(is_on.then_some(DEFAULT_FILE));
+    pattern.map_or_else(Vec::new, |pattern| files(trace, pattern))
+}
+
+/// What a dump says.
+pub(super) fn contents(path: &Path) -> CoreDump {
+    // The trace may name any file, and a pipe would block.
+    let regular = |path: &Path| match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is no regular file")),
+    };
+    match regular(path) {
+        Ok(file) => CoreDump::read(file),
+        Err(error) => CoreDump {
+            unreadable: Some(error.to_string()),
+            ..CoreDump::default()
+        },
+    }
 }
 
 /// Lets the driver write a dump, and waits for it. The program is then ended.
@@ -33,8 +61,8 @@ pub(super) fn request(trace: &Trace) -> Result<(), Failure> {
     if trace.writer().is_none() {
         return Err(Failure::unusable("--core: the program has ended"));
     }
-    let Some(pipe) = files(trace, PIPE).into_iter().next() else {
-        let pattern = variable(trace, PIPE).unwrap_or_default();
+    let pattern = variable(trace, PIPE).unwrap_or_default();
+    let Some(pipe) = files(trace, pattern).into_iter().next() else {
         return Err(Failure::unusable(format!(
             "--core: {pattern}: the driver has made no such pipe; it does so when the program \
              creates a context"
@@ -74,11 +102,8 @@ fn variable<'t>(trace: &'t Trace, name: &str) -> Option<&'t str> {
     trace.meta_value(&format!("environment.{name}"))
 }
 
-/// The files that a variable's pattern names.
-fn files(trace: &Trace, name: &str) -> Vec<PathBuf> {
-    let Some(pattern) = variable(trace, name).map(Path::new) else {
-        return Vec::new();
-    };
+/// The files that a pattern names.
+fn files(trace: &Trace, pattern: &str) -> Vec<PathBuf> {
     let folder = trace.meta_value("directory").unwrap_or(".");
     let path = Path::new(folder).join(pattern);
     let (Some(folder), Some(pattern)) = (path.parent(), path.file_name()) else {

@@ -17,9 +17,8 @@ use std::time::{Duration, Instant};
 
 use cutape_cut::window::Window;
 use cutape_format::Trace;
-use cutape_recording::{Outcome, Session};
+use cutape_recording::{Outcome, Session, UserSignal};
 use cutape_render::quantity::{self, parse_bytes};
-use cutape_terminal::clock;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::message;
 use cutape_terminal::output;
@@ -55,9 +54,9 @@ pub(super) struct FlightOptions {
     /// When to write what is kept to a trace of its own (FILE.keepN.cutape) while
     /// the program goes on: crash, error (one that all later calls return),
     /// error:NAME, finding (a warning or an error of `check`, which reads along),
-    /// finding:error, finding:RULE, mark, mark:TEXT, signal (SIGUSR2 to cutape,
-    /// which the program does not get then), stall:TIME (no call for so long). At
-    /// its end, FILE has the last calls.
+    /// finding:error, finding:RULE, mark, mark:TEXT, signal:NAME (USR1, USR2, HUP,
+    /// RTMIN+N to cutape, which the program does not get then; signal is USR2),
+    /// stall:TIME (no call for so long). At its end, FILE has the last calls.
     #[arg(
         long,
         value_name = "WHAT",
@@ -78,12 +77,28 @@ pub(super) struct FlightOptions {
         verbatim_doc_comment
     )]
     keep_budget: u64,
+    /// Of one launch in N, keep what its parameters point into, and digests of
+    /// that after the launch, which a replay compares. Calls of other threads
+    /// that change memory wait meanwhile.
+    #[arg(long, value_name = "1/N", value_parser = one_in, requires = "keep_last", verbatim_doc_comment)]
+    deep: Option<u64>,
+}
+
+fn one_in(text: &str) -> Result<u64, String> {
+    let every = text.strip_prefix("1/").and_then(|every| every.parse().ok());
+    let every = every.filter(|every| (1..=1 << 40).contains(every));
+    every.ok_or_else(|| format!("{text} is not a part such as 1/1000"))
 }
 
 impl FlightOptions {
     /// Whether only the last calls are wanted.
     pub(super) fn is_wanted(&self) -> bool {
         !self.keep_last.is_empty()
+    }
+
+    /// One launch in how many is looked at closely.
+    pub(super) fn deep(&self) -> Option<u64> {
+        self.deep
     }
 
     /// How often memory is to be read with `--memory`.
@@ -114,15 +129,22 @@ impl FlightRecorder {
         }
     }
 
+    /// The signals at which is kept, which the program does not get from now on: each with its option,
+    /// and when one came that has had its effect.
+    fn signals(&self) -> Vec<(usize, UserSignal, u64)> {
+        let options = self.keeps.keep_on.iter().enumerate();
+        let signals = options.filter_map(|(option, on)| match on {
+            KeepOn::Signal(signal) => Some((option, *signal, 0)),
+            _ => None,
+        });
+        signals.inspect(|(_, signal, _)| signal.take()).collect()
+    }
+
     /// Keeps and erases until the program has ended.
     pub(super) fn follow(&mut self, session: &Session) {
         let mut paths = Vec::new();
         let mut listed: Option<Instant> = None;
-        let signal = self.keeps.option(&KeepOn::Signal);
-        if signal.is_some() {
-            session.take_user_signal();
-        }
-        let mut signals = 0;
+        let mut signals = self.signals();
         while !session.has_ended() {
             std::thread::sleep(POLL);
             if listed.is_none_or(|listed| listed.elapsed() >= LIST) {
@@ -131,12 +153,14 @@ impl FlightRecorder {
                 listed = (!paths.is_empty()).then(Instant::now);
             }
             self.keeps.limits.ticks_per_second = session.ticks_per_second();
-            if std::mem::replace(&mut signals, session.user_signals()) != signals {
-                self.keep_all(&Reason {
-                    option: signal,
-                    text: "SIGUSR2".to_owned(),
-                    ticks: clock::ticks(),
-                });
+            for (option, signal, seen) in &mut signals {
+                if std::mem::replace(seen, signal.last()) != *seen {
+                    self.keep_all(&Reason {
+                        option: Some(*option),
+                        text: signal.to_string(),
+                        ticks: *seen,
+                    });
+                }
             }
             for path in &paths {
                 self.look(path);

@@ -9,13 +9,25 @@ use std::time::Duration;
 /// room in a stream.
 const CLOSING: Duration = Duration::from_millis(100);
 /// For how long calls wait for a snapshot. A thread that waits inside a call of its own, in a
-/// callback of the driver, might otherwise keep the snapshot from its end.
+/// callback of the driver, might otherwise keep the snapshot from its end, and so might one that has
+/// ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
+    patience: Duration,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            patience: PATIENCE,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -24,8 +36,8 @@ struct State {
     inside: HashSet<u64>,
     /// The thread that has closed the gate.
     closed_by: Option<u64>,
-    /// A thread has gone in although the gate was closed.
-    was_forced: bool,
+    /// The thread whose gate others have opened, because they have waited for too long.
+    forced: Option<u64>,
 }
 
 impl Gate {
@@ -39,9 +51,13 @@ impl Gate {
         if state.closed_by.is_some() {
             let waited = self
                 .changed
-                .wait_timeout_while(state, PATIENCE, |state| state.closed_by.is_some());
+                .wait_timeout_while(state, self.patience, |state| state.closed_by.is_some());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.was_forced |= state.closed_by.is_some();
+            if let Some(owner) = state.closed_by.take() {
+                state.inside.insert(owner);
+                state.forced = Some(owner);
+                self.changed.notify_all();
+            }
         }
         state.inside.insert(thread);
     }
@@ -66,7 +82,7 @@ impl Gate {
         // A call of the thread itself has returned, whether that was seen or not.
         state.inside.remove(&thread);
         state.closed_by = Some(thread);
-        state.was_forced = false;
+        state.forced.take_if(|owner| *owner == thread);
         let waited = self
             .changed
             .wait_timeout_while(state, CLOSING, |state| !state.inside.is_empty());
@@ -85,19 +101,18 @@ impl Gate {
         self.lock().closed_by == Some(thread)
     }
 
-    /// Opens the gate if this thread has closed it, which goes in itself. False if another thread has
-    /// gone in meanwhile.
+    /// Opens the gate if this thread has closed it, which goes in itself. False if others have opened
+    /// it before.
     pub(super) fn open(&self, thread: u64) -> bool {
         let mut state = self.lock();
         if state.closed_by != Some(thread) {
-            return true;
+            return state.forced.take_if(|owner| *owner == thread).is_none();
         }
         state.closed_by = None;
         state.inside.insert(thread);
-        let was_forced = state.was_forced;
         drop(state);
         self.changed.notify_all();
-        !was_forced
+        true
     }
 }
 
@@ -130,6 +145,24 @@ mod tests {
         gate.leave(OWN);
         gate.leave(OTHER);
         assert_eq!(gate.close(3), Some(true));
+    }
+
+    #[test]
+    fn calls_do_not_wait_for_ever() {
+        let gate = Gate {
+            patience: Duration::from_millis(20),
+            ..Gate::default()
+        };
+        assert_eq!(gate.close(OWN), Some(true));
+        gate.enter(OTHER);
+        // The next one need not wait at all, and no snapshot begins.
+        assert!(!gate.is_closed_by(OWN));
+        gate.leave(OTHER);
+        assert_eq!(gate.close(OTHER), Some(false), "the owner is inside");
+        assert!(!gate.open(OWN), "its snapshot does not count");
+        gate.leave(OWN);
+        assert_eq!(gate.close(OWN), Some(true));
+        assert!(gate.open(OWN));
     }
 
     #[test]

@@ -47,6 +47,45 @@ impl Live {
         all
     }
 
+    /// The memory that words point into, by context: all of it, or if it is longer, so many bytes from
+    /// the addresses on. Variables are left out.
+    pub(super) fn reached(&self, words: &[u64], long: u64) -> BTreeMap<u64, Vec<(u64, u64)>> {
+        /// Starts of parts are multiples of this.
+        const PART: u64 = 256;
+        let mut parts = BTreeMap::<_, Vec<(u64, u64)>>::new();
+        for &word in words {
+            let Some((&start, range)) = self.ranges.range(..=word).next_back() else {
+                continue;
+            };
+            let end = start.saturating_add(range.length);
+            if word >= end || range.owner != 0 {
+                continue;
+            }
+            let part = match range.length <= long {
+                true => (start, end),
+                false => {
+                    let first = start + (word - start) / PART * PART;
+                    (first, first.saturating_add(long).min(end))
+                }
+            };
+            parts.entry(range.context).or_default().push(part);
+        }
+        for parts in parts.values_mut() {
+            parts.sort_unstable();
+            parts.dedup_by(|later, earlier| {
+                let joins = later.0 < earlier.1;
+                if joins {
+                    earlier.1 = earlier.1.max(later.1);
+                }
+                joins
+            });
+            for (start, end) in parts {
+                *end -= *start;
+            }
+        }
+        parts
+    }
+
     pub(super) fn insert(&mut self, start: u64, range: Range) {
         if start != 0 && range.length != 0 {
             self.ranges.insert(start, range);
@@ -178,6 +217,24 @@ mod tests {
         live.insert(0x5000, range(8, CONTEXT, 0));
         live.end_context(CONTEXT);
         assert_eq!(starts(&live), []);
+    }
+
+    #[test]
+    fn words_reach_memory() {
+        let mut live = Live::default();
+        live.insert(0x1000, range(0x100, CONTEXT, 0));
+        live.insert(0x1100, range(0x10, CONTEXT, 0));
+        live.insert(0x2000, range(0x10, CONTEXT, 5));
+        live.insert(0x10000, range(0x10000, CONTEXT + 1, 0));
+        let reached = |words: &[u64]| live.reached(words, 0x1000);
+        assert_eq!(reached(&[0, 0xfff, 0x1110, 0x2008]), BTreeMap::new());
+        let parts = vec![(0x1000, 0x100), (0x1100, 0x10)];
+        let words = [0x1100, 0x10ff, 7, 0x1000];
+        assert_eq!(reached(&words), BTreeMap::from([(CONTEXT, parts)]));
+        // Of long memory, what follows each address.
+        let words = [0x1f_fff, 0x10_180, 0x11_0ff, 0x15_000];
+        let parts = vec![(0x10_100, 0x1f00), (0x15_000, 0x1000), (0x1f_f00, 0x100)];
+        assert_eq!(reached(&words), BTreeMap::from([(CONTEXT + 1, parts)]));
     }
 
     #[test]

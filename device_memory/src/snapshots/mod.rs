@@ -10,38 +10,33 @@
 //! may wait for the program, so that nothing here waits for it without a limit.
 //!
 //! No lock is held during calls of the driver. Other threads wait at the gate.
+//!
+//! `deep` reads only what a launch can reach, and digests it after the launch.
 
+mod deep;
 mod gate;
 mod live;
+mod memory;
 mod pieces;
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::Mutex;
 
-use cutape_format::layout::{MemoryNote, MemorySnapshotNote, memory_snapshot, note_kind};
+use cutape_format::layout::{MemorySnapshotNote, memory_snapshot, note_kind};
 use cutape_registry::{Family, MemoryOp, VirtualMemoryOp};
 
-use crate::own_memory;
 use crate::recorder::{Call, Recorder};
 use crate::step::SnapshotStep;
-use crate::work::Outcome;
-use gate::Gate;
-use live::{Live, Range};
-use pieces::{Divider, Held, LONGEST, Piece};
+use deep::Deep;
+use live::Range;
+use memory::{Failed, Memory, lock, note_piece, read_range, wait_for_all_work};
+use pieces::{Divider, Piece};
 
 /// For how long, in nanoseconds, a call is kept waiting until work is complete. A look takes long on a
 /// busy machine, so that they are not counted.
 const WORK: u64 = 2_000_000_000;
-/// Between two looks at whether it is.
-const LOOK: Duration = Duration::from_micros(200);
 /// How soon it is tried again where other threads were in calls, or work was not complete.
 const BUSY_AGAIN: u64 = 100_000_000;
 const RUNNING_AGAIN: u64 = 5_000_000_000;
-/// CUDA_ERROR_NOT_READY.
-const NOT_READY: i32 = 600;
-/// Memory that device memory is copied to, a part at a time: a multiple of what is a piece.
-const STAGING: u64 = 16 * LONGEST as u64;
-
 /// When memory is read again, apart from where a pause of the recording ends; 0: not for that
 /// reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,12 +50,12 @@ pub struct SnapshotInterval {
 /// The snapshots of a process.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    interval: SnapshotInterval,
-    gate: Gate,
-    live: Mutex<Live>,
+    /// `None`: no snapshots are taken.
+    interval: Option<SnapshotInterval>,
+    /// Launches whose inputs are noted.
+    deep: Option<Deep>,
+    memory: Memory,
     schedule: Mutex<Schedule>,
-    /// Where memory is copied to, of `STAGING` bytes.
-    staging: OnceLock<Option<u64>>,
 }
 
 /// What decides when the next snapshot is taken.
@@ -86,21 +81,15 @@ struct Contents {
     left_out: u64,
 }
 
-/// Why none was taken: a state of [`memory_snapshot`] and a `CUresult`.
-type Failed = (u8, i32);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Snapshots {
-    pub(crate) fn new(interval: SnapshotInterval) -> Self {
+    /// With an interval, snapshots of all memory; of one launch in `deep` its inputs, unless that is
+    /// 0.
+    pub(crate) fn new(interval: Option<SnapshotInterval>, deep: u64) -> Self {
         Self {
             interval,
-            gate: Gate::default(),
-            live: Mutex::default(),
+            deep: (deep != 0).then(|| Deep::new(deep)),
+            memory: Memory::default(),
             schedule: Mutex::default(),
-            staging: OnceLock::new(),
         }
     }
 
@@ -111,19 +100,31 @@ impl Snapshots {
         if step == SnapshotStep::Nothing {
             return;
         }
-        if step == SnapshotStep::Works && self.is_due(recorder) {
-            match self.gate.close(thread) {
+        if matches!(step, SnapshotStep::Works | SnapshotStep::Launches) && self.is_due(recorder) {
+            match self.memory.gate.close(thread) {
                 // One that began after the question above; none begins while the gate is closed.
                 Some(true) if recorder.is_any_captured() => {
-                    self.gate.open(thread);
+                    self.memory.gate.open(thread);
                     return;
                 }
                 Some(true) => return,
                 Some(false) => self.failed(recorder, (memory_snapshot::BUSY, 0)),
                 None => {}
             }
+        } else if step == SnapshotStep::Launches
+            && let Some(deep) = self.deep.as_ref().filter(|deep| deep.is_due(recorder))
+        {
+            match self.memory.gate.close(thread) {
+                Some(true) if recorder.is_any_captured() => {
+                    self.memory.gate.open(thread);
+                    return;
+                }
+                Some(true) => return deep.begin(thread),
+                Some(false) => deep.failed(recorder),
+                None => {}
+            }
         }
-        self.gate.enter(thread);
+        self.memory.gate.enter(thread);
     }
 
     /// Runs between the enter record and the driver.
@@ -131,31 +132,46 @@ impl Snapshots {
         if step == SnapshotStep::Nothing {
             return;
         }
-        if self.gate.is_closed_by(thread) {
-            self.take(call.recorder, thread);
+        if self.memory.gate.is_closed_by(thread) {
+            match self.deep_of(thread) {
+                Some(deep) => deep.before(&self.memory, call, thread),
+                None => self.take(call.recorder, thread),
+            }
         }
         self.note_failure(call.recorder);
         match step {
-            SnapshotStep::Frees => lock(&self.live).begin_free(thread, call.word(0)),
-            SnapshotStep::Unloads => lock(&self.live).begin_unload(thread, call.word(0)),
+            SnapshotStep::Frees => self.memory.live().begin_free(thread, call.word(0)),
+            SnapshotStep::Unloads => self.memory.live().begin_unload(thread, call.word(0)),
             _ => {}
         }
     }
 
     /// Before a call that ends a context.
     pub(crate) fn context_ends(&self, thread: u64, context: u64) {
-        lock(&self.live).begin_end(thread, context);
+        self.memory.live().begin_end(thread, context);
+    }
+
+    /// What looks at a launch of that thread, for which the gate is closed.
+    fn deep_of(&self, thread: u64) -> Option<&Deep> {
+        self.deep.as_ref().filter(|deep| deep.is_of(thread))
+    }
+
+    fn open(&self, thread: u64) {
+        if let Some(deep) = self.deep_of(thread) {
+            deep.end();
+        }
+        self.memory.gate.open(thread);
     }
 
     /// A call that has arrived is left out of the recording. `leave` follows when it has returned.
     pub(crate) fn left_out(&self, thread: u64) {
-        self.gate.open(thread);
+        self.open(thread);
     }
 
     /// A call that has arrived has returned, or is not made.
     pub(crate) fn leave(&self, thread: u64) {
-        self.gate.open(thread);
-        self.gate.leave(thread);
+        self.open(thread);
+        self.memory.gate.leave(thread);
     }
 
     /// Runs between the driver and the leave record, whatever the result.
@@ -167,22 +183,27 @@ impl Snapshots {
             step,
             SnapshotStep::Frees | SnapshotStep::Unloads | SnapshotStep::ChangesContext
         ) {
-            lock(&self.live).returned(thread, call.has_succeeded);
+            self.memory.live().returned(thread, call.has_succeeded);
         }
         if call.has_succeeded {
             self.succeeded(call, step);
+        }
+        if step == SnapshotStep::Launches
+            && let Some(deep) = self.deep_of(thread)
+        {
+            deep.after(&self.memory, call, thread);
         }
         self.leave(thread);
     }
 
     pub(crate) fn context_made(&self, context: u64) {
         if context != 0 {
-            lock(&self.live).contexts.insert(context);
+            self.memory.live().contexts.insert(context);
         }
     }
 
     pub(crate) fn context_ended(&self, context: u64) {
-        lock(&self.live).end_context(context);
+        self.memory.live().end_context(context);
     }
 
     /// After a successful call, which is still inside the gate.
@@ -191,6 +212,7 @@ impl Snapshots {
         match step {
             SnapshotStep::Nothing
             | SnapshotStep::Works
+            | SnapshotStep::Launches
             | SnapshotStep::Frees
             | SnapshotStep::Unloads
             | SnapshotStep::ChangesContext
@@ -210,12 +232,12 @@ impl Snapshots {
             }
             SnapshotStep::CreatesPhysical => {
                 if let Some(handle) = call.pointee(0) {
-                    lock(&self.live).created(handle);
+                    self.memory.live().created(handle);
                 }
             }
             SnapshotStep::ImportsPhysical => {
                 if let Some(handle) = call.shared_physical() {
-                    lock(&self.live).imported(handle);
+                    self.memory.live().imported(handle);
                 }
             }
             SnapshotStep::Maps => {
@@ -227,21 +249,21 @@ impl Snapshots {
                 {
                     let [start, length, handle] =
                         [address, size, allocation].map(|at| call.word(at));
-                    lock(&self.live).map(start, length, handle);
+                    self.memory.live().map(start, length, handle);
                 }
             }
             SnapshotStep::SetsAccess if call.gives_access_here() => {
                 let context = call.recorder.context();
-                lock(&self.live).set_access(first, second, context);
+                self.memory.live().set_access(first, second, context);
             }
             SnapshotStep::SetsAccess => {}
-            SnapshotStep::Unmaps => lock(&self.live).unmap(first, second),
+            SnapshotStep::Unmaps => self.memory.live().unmap(first, second),
         }
     }
 
     fn insert(&self, recorder: &dyn Recorder, start: u64, length: u64, owner: u64) {
         let context = recorder.context();
-        let mut live = lock(&self.live);
+        let mut live = self.memory.live();
         live.contexts.insert(context);
         live.insert(
             start,
@@ -255,7 +277,7 @@ impl Snapshots {
 
     /// Whether a snapshot is to be taken now.
     fn is_due(&self, recorder: &dyn Recorder) -> bool {
-        let Some(pauses) = recorder.pauses() else {
+        let (Some(pauses), Some(limits)) = (recorder.pauses(), self.interval) else {
             return false;
         };
         let schedule = lock(&self.schedule);
@@ -265,12 +287,8 @@ impl Snapshots {
         };
         let is_due = schedule.taken == 0
             || pauses != schedule.pauses
-            || has_passed(self.interval.nanoseconds, schedule.at, now)
-            || has_passed(
-                self.interval.bytes,
-                schedule.length,
-                recorder.trace_length(),
-            );
+            || has_passed(limits.nanoseconds, schedule.at, now)
+            || has_passed(limits.bytes, schedule.length, recorder.trace_length());
         is_due && now >= schedule.retry_at && !recorder.is_any_captured()
     }
 
@@ -280,7 +298,7 @@ impl Snapshots {
         let began = recorder.nanoseconds();
         let pauses = recorder.pauses();
         let read = self.read_all(recorder);
-        let is_whole = self.gate.open(thread);
+        let is_whole = self.memory.gate.open(thread);
         let contents = match read {
             Ok(contents) => contents,
             Err(failed) => return self.failed(recorder, failed),
@@ -345,30 +363,18 @@ impl Snapshots {
 
     /// Reads all memory, once all work is complete. The gate is closed.
     fn read_all(&self, recorder: &dyn Recorder) -> Result<Contents, Failed> {
-        let (contexts, ranges, is_registered) = {
-            let live = lock(&self.live);
+        let (contexts, ranges) = {
+            let live = self.memory.live();
             let contexts: Vec<u64> = live.contexts.iter().copied().collect();
-            (contexts, live.by_context(), live.staging_of.is_some())
+            (contexts, live.by_context())
         };
-        wait_for_all_work(recorder, &contexts)?;
-        let refused = (memory_snapshot::REFUSED, 0);
-        let staging = self.staging.get_or_init(|| own_memory::map(STAGING));
-        let Some(staging) = *staging else {
-            return Err(refused);
-        };
+        wait_for_all_work(recorder, &contexts, WORK)?;
         let mut contents = Contents::default();
         let Some(&first) = ranges.keys().next() else {
             return Ok(contents);
         };
-        // Page-locked memory is copied to at full speed; without, it is still copied to. It stays so:
-        // cuMemHostUnregister waits for the context, whose work may wait for this thread.
-        if !is_registered {
-            recorder.in_context(first, || {
-                if recorder.register(staging, STAGING).is_ok() {
-                    lock(&self.live).staging_of = Some(first);
-                }
-            });
-        }
+        let refused = (memory_snapshot::REFUSED, 0);
+        let staging = self.memory.staging(recorder, first).ok_or(refused)?;
         for (context, ranges) in ranges {
             let mut known = 0;
             recorder.in_context(context, || known = read_ranges(recorder, &ranges, staging));
@@ -389,98 +395,22 @@ fn is_captured(call: &Call<'_>) -> bool {
         && call.stream().is_none_or(is_captured)
 }
 
-/// Waits until the work of these contexts is complete, but not for long.
-fn wait_for_all_work(recorder: &dyn Recorder, contexts: &[u64]) -> Result<(), Failed> {
-    let mut events = Vec::with_capacity(contexts.len());
-    let mut outcome: Outcome = Ok(());
-    for &context in contexts {
-        recorder.in_context(context, || {
-            let recorded = recorder.create_event().and_then(|event| {
-                events.push((context, event));
-                recorder.record_context(event, context)
-            });
-            outcome = outcome.and(recorded);
-        });
-    }
-    let end = recorder.nanoseconds().saturating_add(WORK);
-    let mut is_running = |&(context, event): &(u64, u64)| {
-        let mut answer = Err(NOT_READY);
-        recorder.in_context(context, || answer = recorder.ask_event(event));
-        // What is wrong with the work, its own calls say.
-        answer == Err(NOT_READY)
-    };
-    let mut has_ended = true;
-    while outcome.is_ok() {
-        has_ended = !events.iter().any(&mut is_running);
-        if has_ended || recorder.nanoseconds() >= end {
-            break;
-        }
-        std::thread::sleep(LOOK);
-    }
-    for (context, event) in events {
-        recorder.in_context(context, || recorder.destroy_event(event));
-    }
-    match outcome {
-        Err(result) => Err((memory_snapshot::REFUSED, result)),
-        Ok(()) if has_ended => Ok(()),
-        Ok(()) => Err((memory_snapshot::RUNNING, 0)),
-    }
-}
-
 /// Notes what ranges of memory of the current context hold. Returns how many bytes could be read.
 fn read_ranges(recorder: &dyn Recorder, ranges: &[(u64, u64)], staging: u64) -> u64 {
     let Ok(stream) = recorder.create_stream() else {
         return 0;
     };
-    let read = |&range: &(u64, u64)| read_range(recorder, range, staging, stream);
+    let read = |&(start, length): &(u64, u64)| {
+        let mut divider = Divider::default();
+        let mut put = |piece: Piece<'_>| note_piece(recorder, start, &piece);
+        let take = &mut |at, bytes: &[u8]| divider.add(at, bytes, &mut put);
+        let known = read_range(recorder, (start, length), (staging, stream), take);
+        divider.finish(&mut put);
+        known
+    };
     let known = ranges.iter().map(read).sum();
     recorder.destroy_stream(stream);
     known
-}
-
-fn read_range(
-    recorder: &dyn Recorder,
-    (start, length): (u64, u64),
-    staging: u64,
-    stream: u64,
-) -> u64 {
-    let mut divider = Divider::default();
-    let mut put = |piece: Piece<'_>| note_piece(recorder, start, &piece);
-    let mut at = 0;
-    while at < length {
-        let part = STAGING.min(length - at);
-        let copied = recorder.copy_now(staging, start + at, part, stream);
-        if copied.is_err() {
-            break;
-        }
-        // SAFETY: the mapping has `STAGING` bytes and is never unmapped; the copy is complete, and
-        // no other thread copies while the gate is closed.
-        let bytes = unsafe { core::slice::from_raw_parts(staging as *const u8, part as usize) };
-        divider.add(at, bytes, &mut put);
-        at += part;
-    }
-    divider.finish(&mut put);
-    at.min(length)
-}
-
-fn note_piece(recorder: &dyn Recorder, start: u64, piece: &Piece<'_>) {
-    let memory = MemoryNote {
-        address: start + piece.at,
-        length: piece.length,
-        fill: match piece.held {
-            Held::Word(word) => word,
-            Held::Bytes(_) => 0,
-        },
-        ..MemoryNote::default()
-    };
-    match piece.held {
-        Held::Word(_) => recorder.note(note_kind::MEMORY, &mut |record| record.put_encoded(memory)),
-        Held::Bytes(bytes) => recorder.note_bytes(
-            note_kind::MEMORY,
-            &mut |record| record.put_encoded(memory),
-            bytes,
-        ),
-    }
 }
 
 fn note(recorder: &dyn Recorder, note: MemorySnapshotNote) {

@@ -76,6 +76,8 @@ pub mod note_kind {
     pub const BREADCRUMB: u16 = 32;
     /// [`super::MemorySnapshotNote`].
     pub const MEMORY_SNAPSHOT: u16 = 34;
+    /// [`super::HostChangedNote`], then one snapshot.
+    pub const HOST_SEEN: u16 = 35;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -141,7 +143,8 @@ pub struct ReadbackNote {
     pub address: u64,
 }
 
-/// Host memory that the device accesses without a copy has changed since it was last compared.
+/// Host memory that the device accesses without a copy has changed since it was last compared, or
+/// the program can have seen this in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HostChangedNote {
     /// Host address of the snapshot that follows.

@@ -244,7 +244,9 @@ impl<'t> Reduction<'t> {
             (record_kind::NOTE, note_kind::SNAPSHOTS) => {
                 Rule::Parameter(of_call(), CallPart::Enter)
             }
-            (record_kind::NOTE, note_kind::READBACK) => Rule::Always(CallPart::Leave),
+            (record_kind::NOTE, note_kind::READBACK | note_kind::HOST_SEEN) => {
+                Rule::Always(CallPart::Leave)
+            }
             (
                 record_kind::NOTE,
                 note_kind::HOST_CHANGED | note_kind::MEMORY | note_kind::EXCHANGE_OUTPUT,

@@ -58,6 +58,8 @@ pub(crate) struct Selection {
     /// The ids of the stacks of kept calls, and of the code in these.
     stacks: HashSet<u64>,
     codes: HashSet<u64>,
+    /// Calls whose digests are of memory that their own notes have, by thread and number.
+    digested: HashSet<(u32, u64)>,
     /// How calls change.
     pub(crate) changes: Changes,
     /// The callers of kept calls, and the return addresses in their stacks.
@@ -79,6 +81,7 @@ impl Selection {
         let mut selection = Self::default();
         let mut left = LeftNotes {
             snapshots: trace.memory_snapshots().taken,
+            has_deep_launches: trace.has_deep_launches(),
             ..LeftNotes::default()
         };
         trace.walk().run(|call| {
@@ -133,8 +136,8 @@ impl Selection {
         self.functions.insert(call.signature.id);
         self.addresses.insert(call.caller);
         self.stacks.extend(call.stack());
-        if call.has_notes() {
-            left.add_memory(call, wanted);
+        if call.has_notes() && left.add_memory(call, wanted) {
+            self.digested.insert((call.thread, call.number));
         }
         if let Some((_, gap)) = wanted.gap.filter(|gap| gap.0 == call.index) {
             left.gap = Some(gap);
@@ -201,6 +204,8 @@ impl Selection {
                     out.extend_from_slice(moved.map_or(&[], Vec::as_slice));
                 }
                 next = next.saturating_add(1);
+            } else if is_digest(head) && self.digested.contains(&(thread, next.wrapping_sub(1))) {
+                put_record(&mut out, head, record);
             } else if is_kept && let Some(record) = self.kept_record(head, record) {
                 put_record(&mut out, head, &record);
             }
@@ -326,6 +331,8 @@ struct LeftNotes {
     host: Vec<(u64, u64, Vec<u8>)>,
     /// What memory held, as a replay or the recorder had read it.
     memory: Vec<u8>,
+    /// The recorder has noted what some launches reach.
+    has_deep_launches: bool,
     /// The snapshots of memory that count.
     snapshots: BTreeMap<u64, u64>,
     /// That calls are missing, which the recorder had left out: of all threads.
@@ -398,14 +405,15 @@ impl LeftNotes {
         self.host.push((start, end, record));
     }
 
-    /// Adds the notes of memory that a call has.
-    fn add_memory(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>) {
+    /// Adds the notes of memory that a call has. True if they are about what the call reaches.
+    fn add_memory(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>) -> bool {
         let is_void = |note: MemorySnapshotNote| {
             note.state == memory_snapshot::TAKEN && !self.snapshots.contains_key(&note.number)
         };
         if snapshot_notes(call).any(is_void) {
-            return;
+            return false;
         }
+        let before = self.memory.len();
         for &(kind, bytes) in &call.notes {
             let is_kept = match Note::read(kind, bytes) {
                 Note::Memory(note, ..) => (wanted.keeps_memory)(call.index, &note),
@@ -421,6 +429,8 @@ impl LeftNotes {
                 put_record(&mut self.memory, note_head(kind), bytes);
             }
         }
+        let is_of_all = snapshot_notes(call).next().is_some();
+        self.has_deep_launches && !is_of_all && self.memory.len() != before
     }
 
     /// Those that a kept call gets, as records.
@@ -449,6 +459,15 @@ impl LeftNotes {
         }
         taken
     }
+}
+
+fn is_digest(head: RecordHead) -> bool {
+    let kinds = [
+        note_kind::DIGEST,
+        note_kind::DIGEST_VALUES,
+        note_kind::DIGEST_VOID,
+    ];
+    head.kind == record_kind::NOTE && kinds.contains(&head.function)
 }
 
 fn note_head(kind: u16) -> RecordHead {

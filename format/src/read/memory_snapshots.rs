@@ -10,6 +10,8 @@ use crate::read::trace::Trace;
 
 /// The fact that says that there may be some.
 const MEMORY: &str = "memory";
+/// The fact that says that launches may have what their memory held.
+const DEEP: &str = "deep";
 
 /// When device memory was read. Times are those at which calls were entered, in ticks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,12 @@ impl Trace {
     /// Whether its recorder was asked for snapshots of device memory.
     pub fn may_have_memory_snapshots(&self) -> bool {
         self.meta_value(MEMORY).is_some()
+    }
+
+    /// Whether its recorder was asked for inputs and outputs of some launches: the MEMORY and DIGEST
+    /// notes of a call are then about the memory that it reaches.
+    pub fn has_deep_launches(&self) -> bool {
+        self.meta_value(DEEP).is_some()
     }
 
     /// The snapshots of device memory, found without reading the calls. What a damaged chunk had is

@@ -32,6 +32,9 @@ pub enum Note<'a> {
     ExchangeOutput(ExchangeOutputNote, Snapshot<'a>),
     /// Content of host memory that the device can read.
     HostChanged(HostChangedNote, Snapshot<'a>),
+    /// What the program can have seen in host memory that work in flight, or that the call has waited
+    /// for, may have written.
+    HostSeen(HostChangedNote, Snapshot<'a>),
     /// When that, and bytes of earlier copies, had been read after the call had returned.
     Looked(LookedNote),
     /// When the content had been read that is from before the call.
@@ -108,6 +111,10 @@ impl<'a> Note<'a> {
                 let (head, rest) = head(bytes)?;
                 Note::HostChanged(head, Snapshots::of(rest).next()?)
             }
+            note_kind::HOST_SEEN => {
+                let (head, rest) = head(bytes)?;
+                Note::HostSeen(head, Snapshots::of(rest).next()?)
+            }
             note_kind::LOOKED => Note::Looked(head(bytes)?.0),
             note_kind::LOOKED_BEFORE => Note::LookedBefore(head(bytes)?.0),
             note_kind::NESTED_CALL => Note::NestedCall(head(bytes)?.0),
@@ -177,7 +184,7 @@ pub(crate) fn snapshots_of(kind: u16, bytes: &[u8]) -> Option<&[u8]> {
     match kind {
         note_kind::SNAPSHOTS => Some(bytes),
         note_kind::READBACK => Some(head::<ReadbackNote>(bytes)?.1),
-        note_kind::HOST_CHANGED => Some(head::<HostChangedNote>(bytes)?.1),
+        note_kind::HOST_CHANGED | note_kind::HOST_SEEN => Some(head::<HostChangedNote>(bytes)?.1),
         note_kind::EXCHANGE_OUTPUT => Some(head::<ExchangeOutputNote>(bytes)?.1),
         note_kind::MEMORY => Some(memory(bytes)?.2),
         _ => None,

@@ -11,10 +11,11 @@ use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     BreadcrumbNote, CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote,
     DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote,
-    FramesNote, GapNote, LookedNote, MarkerNote, MemoryNote, MemorySnapshotNote, NestedCallNote,
-    PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote, breadcrumb,
-    digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source,
-    memory_snapshot, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
+    FramesNote, GapNote, HostChangedNote, LookedNote, MarkerNote, MemoryNote, MemorySnapshotNote,
+    NestedCallNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote,
+    breadcrumb, digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload,
+    marker_source, memory_snapshot, note_kind, python_frame, record_kind, snapshot_flag,
+    stack_flag,
 };
 use cutape_format::{Bytes, FileRange, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -35,7 +36,7 @@ a-line-of-a-later-version\twith\twords
 type Sample = (fn() -> TraceBuilder, &'static str, usize);
 
 /// The sample of each version of the format: what the one before it has, and what is new.
-pub(crate) const SAMPLES: [Sample; 14] = [
+pub(crate) const SAMPLES: [Sample; 15] = [
     (sample, "v1", 0),
     (short_sample, "v1.1", 0),
     (stack_sample, "v1.2", 2),
@@ -50,6 +51,7 @@ pub(crate) const SAMPLES: [Sample; 14] = [
     (nested_call_sample, "v1.11", 10),
     (paused_sample, "v1.12", 12),
     (memory_snapshot_sample, "v1.13", 13),
+    (host_seen_sample, "v1.14", 14),
 ];
 
 /// An empty folder for a test's files.
@@ -465,6 +467,25 @@ pub(crate) fn memory_snapshot_sample() -> TraceBuilder {
         })
         .note(0, note_kind::MEMORY_SNAPSHOT, taken, &[])
         .memory_note(0, ones, "", None)
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with the note of version 1.14.
+pub(crate) fn host_seen_sample() -> TraceBuilder {
+    let mut builder = memory_snapshot_sample();
+    let seen = |is_after| HostChangedNote {
+        address: 0x6000,
+        is_after,
+    };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[12],
+            ..NewCall::default()
+        })
+        .host_seen_note(0, seen(0), NewSnapshot::pointee(0, &[1, 2, 3]))
+        .host_seen_note(0, seen(1), NewSnapshot::pointee(0, &[4; 5]))
         .leave(0, 0, &[]);
     builder
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::layout::chunk_kind;
 use cutape_format::{REDACT, rank};
-use cutape_registry::{MemoryContents, id};
+use cutape_registry::{MemoryContents, Switch, id};
 
 use super::trace_file;
 use crate::driver::{self, ask};
@@ -119,6 +119,12 @@ pub(crate) fn write_program(settings: &Settings) {
     }
     if settings.memory != MemoryContents::None {
         pairs.put("memory", settings.memory.word());
+    }
+    if settings.deep != 0 {
+        pairs.put("deep", settings.deep.to_string());
+    }
+    if settings.cassette {
+        pairs.put("cassette", Switch::On.word());
     }
     pairs.put("stacks", settings.stacks.word());
     if let Some(secrets) = &settings.redact {

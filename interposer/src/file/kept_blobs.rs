@@ -10,7 +10,8 @@ use cutape_format::control::Control;
 use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH};
 
 use super::rows::{Memory, NotKept, Rows};
-use super::{mapping, trace_file};
+use super::{mapping, size_limit, trace_file};
+use crate::hot::recording::Direction;
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
@@ -115,10 +116,14 @@ impl Kept {
 }
 
 /// The blob with what the memory holds: the one that was last read from there if it still does,
-/// else one with the same bytes from anywhere, else a new one.
-pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
+/// else one with the same bytes from anywhere, else a new one. `payload` is the direction of bytes
+/// that are copied to or from a device, for which there may be no room.
+pub(crate) fn blob(
+    memory: &(impl Memory + ?Sized),
+    payload: Option<Direction>,
+) -> Result<BlobRef, NotKept> {
     if memory.length() < SHORTEST {
-        return trace_file::blob(memory);
+        return new(memory, payload);
     }
     let key = memory.key();
     // Out of the table, so that other threads need not wait for the comparison.
@@ -127,7 +132,7 @@ pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> 
     let known = known.and_then(|kept| kept.with_bytes_of(memory));
     let kept = match known {
         Some(kept) => kept,
-        None => equal_or_new(memory)?,
+        None => equal_or_new(memory, payload)?,
     };
     let blob = kept.blob;
     if let Some(key) = key {
@@ -146,11 +151,14 @@ fn can_be_reused(blob: BlobRef) -> bool {
 }
 
 /// A blob with the same bytes, else a new one.
-fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
+fn equal_or_new(
+    memory: &(impl Memory + ?Sized),
+    payload: Option<Direction>,
+) -> Result<Kept, NotKept> {
     let flat = memory.in_one_piece();
     let flat = flat.filter(|flat| flat.1 >= SHORTEST_SAMPLED);
     let Some((sample, flat)) = flat.and_then(|flat| Some((sample(flat)?, flat))) else {
-        let blob = trace_file::blob(memory)?;
+        let blob = new(memory, payload)?;
         return Ok(Kept { blob, view: None });
     };
     let alike = KEPT.lock().by_sample.get(&sample).copied();
@@ -168,7 +176,7 @@ fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
         }
         alike.misses += u8::from(alike.blobs != [None; ALIKE]);
     }
-    let blob = trace_file::blob(memory)?;
+    let blob = new(memory, payload)?;
     alike.blobs.rotate_right(1);
     if let Some(first) = alike.blobs.first_mut() {
         *first = Some(blob);
@@ -179,6 +187,15 @@ fn equal_or_new(memory: &(impl Memory + ?Sized)) -> Result<Kept, NotKept> {
     }
     all.by_sample.insert(sample, alike);
     Ok(Kept { blob, view: None })
+}
+
+fn new(memory: &(impl Memory + ?Sized), payload: Option<Direction>) -> Result<BlobRef, NotKept> {
+    match payload {
+        Some(direction) if !size_limit::has_room(direction, memory.length()) => {
+            Err(NotKept::NoRoom)
+        }
+        _ => trace_file::blob(memory),
+    }
 }
 
 /// A number that equal bytes have, and few others: of the length, and of spots at equal distances

@@ -46,6 +46,8 @@ pub(crate) enum NotKept {
     Unreadable,
     /// The file cannot be written.
     Disk,
+    /// The room that is left is for other payloads, or for calls.
+    NoRoom,
 }
 
 impl Rows {

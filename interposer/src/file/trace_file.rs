@@ -266,6 +266,8 @@ fn tell_launcher(why: Vec<u8>) {
 pub(crate) enum Lacking {
     Calls,
     PayloadsByLimit,
+    /// The disk is nearly full.
+    PayloadsByDisk,
     Others,
 }
 
@@ -277,10 +279,12 @@ pub(crate) fn mark_incomplete(lacking: Lacking) {
     };
     let place = &control.incomplete;
     let error = ERROR.load(Ordering::Relaxed);
+    let by_disk = lacking == Lacking::PayloadsByDisk;
+    let error = if by_disk { libc::ENOSPC } else { error };
     let is_limited = lacking == Lacking::PayloadsByLimit || error == AT_LIMIT;
     let now = Incomplete {
         lacks_calls: lacking == Lacking::Calls,
-        lacks_payloads: lacking == Lacking::PayloadsByLimit,
+        lacks_payloads: by_disk || lacking == Lacking::PayloadsByLimit,
         lacks_others: lacking == Lacking::Others,
         is_limited,
         error: if is_limited { 0 } else { error.cast_unsigned() },

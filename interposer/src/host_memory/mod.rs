@@ -5,9 +5,12 @@
 //! range is compared with a shadow copy, and what has changed is recorded. A call whose words point
 //! into no such range takes no lock. Otherwise the lock of the table is held while ranges are
 //! compared, so that they are not freed meanwhile, but never across a call of the driver. Not seen:
-//! what a kernel reads while the host writes it, and what the host learns by polling.
+//! what a kernel reads while the host writes it, and what the host learns by polling, unless it is
+//! recorded for `play` (`seen_looks.rs`).
 
 mod changes;
+mod seen;
+mod seen_looks;
 mod table;
 
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -21,14 +24,17 @@ use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::queries::{current_context, has_concurrent_managed_access, is_capturing};
-use crate::state::followed_work;
-use table::{FILTER, KEEPS_NEWS, Range, TABLE, Table};
+use crate::state::{followed_work, leads};
+pub(crate) use seen_looks::{found_variable, look_at_seen};
+use table::{KEEPS_NEWS, Range, TABLE, Table};
 pub(crate) use table::{Which, any, forget, is_touched};
 
 static POLICY: AtomicU8 = AtomicU8::new(HostMemory::Off as u8);
 
-/// Sets what is to be recorded, and whether `take_news` gives words.
-pub(crate) fn configure(policy: HostMemory, keeps_news: bool) {
+/// Sets what is to be recorded, whether `take_news` gives words, and whether what the program sees is
+/// recorded for `play`.
+pub(crate) fn configure(policy: HostMemory, keeps_news: bool, is_cassette: bool) {
+    seen::configure(is_cassette && policy != HostMemory::Off);
     KEEPS_NEWS.store(keeps_news, Ordering::Relaxed);
     POLICY.store(policy as u8, Ordering::Relaxed);
     kept_blobs::set_holder(while_held);
@@ -52,7 +58,7 @@ fn is_policy(policy: HostMemory) -> bool {
 /// Whether a call with these words may reach such a range.
 #[inline]
 pub(crate) fn may_reach(words: impl Iterator<Item = u64> + Clone) -> bool {
-    any() && (is_policy(HostMemory::All) || FILTER.may_hold(words))
+    any() && (is_policy(HostMemory::All) || leads::any() || leads::RANGES.may_hold(words))
 }
 
 /// How a call makes a range of its first two parameters.
@@ -96,6 +102,10 @@ pub(crate) fn created(frame: &Frame, origin: Origin) {
         is_managed: origin == Origin::Managed,
         ..Range::default()
     };
+    insert(start, range);
+}
+
+fn insert(start: u64, range: Range) {
     let mut table = TABLE.lock();
     table.insert(start, range);
     table.publish();
@@ -142,8 +152,12 @@ pub(crate) fn before_launch(thread: &Thread, frame: &Frame, stream: u64, words: 
     let function = frame.description();
     let words = words.filter(|_| !is_policy(HostMemory::All));
     // Most launches reach no range.
-    if TABLE.lock().reached(words).is_empty() {
-        return;
+    {
+        let mut table = TABLE.lock();
+        table.take_leads();
+        if table.reached(words).is_empty() {
+            return;
+        }
     }
     let _errno = Errno::keep();
     // Captured work runs when its graph is launched, and the stream must not be asked anything now.
@@ -225,7 +239,10 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
     let needs_look = |table: &Table, &(address, access): &Operand| {
         let start = table.find(address)?;
         let is_readback = matches!(access, Access::Readback(_));
-        let is_needed = !is_readback || table.is_shadowed(start) || table.is_managed(start);
+        let is_needed = !is_readback
+            || table.is_shadowed(start)
+            || table.is_managed(start)
+            || table.is_seen_at_calls(start);
         is_needed.then_some((start, access))
     };
     {
@@ -299,6 +316,7 @@ fn look_after_wait(thread: &Thread) {
     for start in table.take_completed() {
         table.take_values_in(start);
         table.look(thread, start, None);
+        table.look_at_pages(thread, start);
     }
     table.publish();
 }

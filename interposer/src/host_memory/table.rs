@@ -7,9 +7,9 @@ use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, 
 use cutape_order::{Latest, Moment};
 
 use super::changes::changes;
+use super::seen::{self, Seen};
 use crate::file::rows::Rows;
 use crate::hot::clock;
-use crate::hot::host_range_filter::HostRangeFilter;
 use crate::hot::recording::Direction;
 use crate::hot::thread::Thread;
 use crate::process::memory::{self, Scratch};
@@ -17,6 +17,7 @@ use crate::process::process_lock::ProcessLock;
 use crate::snapshot;
 use crate::state::contexts;
 use crate::state::followed_work::{self, Work};
+use crate::state::leads;
 
 /// Longer ranges are skipped.
 const MOST_OF_ONE: u64 = 64 << 20;
@@ -43,9 +44,19 @@ pub(super) struct Range {
     /// When threads have begun to compare all of it, and when they were done.
     pub(super) looks_begun: Latest,
     pub(super) looks_ended: Latest,
+    /// The module or library whose variable it is.
+    pub(super) owner: Option<u64>,
+    pub(super) seen: Seen,
 }
 
-pub(super) struct Shadow(Scratch);
+impl Range {
+    /// Whether it is compared with what it held before: some of it, at some calls.
+    fn is_compared(&self) -> bool {
+        self.seen.has_pages() || self.shadow.is_some() && !self.is_skipped
+    }
+}
+
+pub(super) struct Shadow(pub(super) Scratch);
 
 // SAFETY: the mapping belongs to the value alone and is used under the table's lock.
 unsafe impl Send for Shadow {}
@@ -53,10 +64,10 @@ unsafe impl Send for Shadow {}
 #[derive(Default)]
 pub(super) struct Table {
     /// By start.
-    ranges: BTreeMap<u64, Range>,
+    pub(super) ranges: BTreeMap<u64, Range>,
     /// Bytes of all shadows.
     shadows: u64,
-    /// `FILTER` is out of date.
+    /// `leads::RANGES` is out of date.
     is_changed: bool,
     /// Values that streams are to write: address, value, its length.
     values: VecDeque<(u64, u64, u64)>,
@@ -64,8 +75,6 @@ pub(super) struct Table {
     pub(super) news: HashMap<u32, Vec<u64>>,
 }
 
-/// The ranges that are not skipped.
-pub(super) static FILTER: HostRangeFilter = HostRangeFilter::new();
 pub(super) static TABLE: ProcessLock<Table> = ProcessLock::new();
 /// Whether `Table::news` is kept.
 pub(super) static KEEPS_NEWS: AtomicBool = AtomicBool::new(false);
@@ -77,8 +86,8 @@ static TOUCHED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn forget() {
     RANGES.store(0, Ordering::Relaxed);
     TOUCHED.store(0, Ordering::Relaxed);
-    FILTER.forget();
     TABLE.forget();
+    leads::forget();
 }
 
 /// Whether there is any such range.
@@ -102,6 +111,8 @@ pub(crate) enum Which {
     OfContext(u64),
     /// Those that were allocated in the primary context of a device.
     OfPrimary(u64),
+    /// The variables of a module or library.
+    OfOwner(u64),
 }
 
 impl Which {
@@ -109,13 +120,14 @@ impl Which {
         match self {
             Self::At(address) => start == address,
             Self::OfContext(_) | Self::OfPrimary(_) => self.is_in(range.context),
+            Self::OfOwner(owner) => range.owner == Some(owner),
         }
     }
 
     /// Whether it ends what is in a context.
     pub(crate) fn is_in(self, context: u64) -> bool {
         match self {
-            Self::At(_) => false,
+            Self::At(_) | Self::OfOwner(_) => false,
             Self::OfContext(ended) => context == ended,
             Self::OfPrimary(device) => contexts::is_of_primary(context, device),
         }
@@ -126,9 +138,10 @@ impl Table {
     /// Makes known what has changed to calls that do not lock the table.
     pub(super) fn publish(&mut self) {
         if core::mem::take(&mut self.is_changed) {
-            let compared = self.ranges.iter().filter(|(_, range)| !range.is_skipped);
+            let is_compared = |range: &Range| !range.is_skipped || range.seen.has_pages();
+            let compared = self.ranges.iter().filter(|(_, range)| is_compared(range));
             let compared = compared.map(|(&start, range)| (start, range.length));
-            FILTER.publish(&compared.collect::<Vec<_>>());
+            leads::RANGES.publish(&compared.collect::<Vec<_>>());
         }
         let touched = self.ranges.values();
         let touched = touched.filter(|range| !range.writers.is_empty());
@@ -182,12 +195,17 @@ impl Table {
         })
     }
 
-    /// The starts of the ranges that some words point into, each once; of all ranges without words.
+    /// The starts of the ranges that some words, or device memory, point into, each once; of all
+    /// ranges without words.
     pub(super) fn reached(&self, words: Option<&[u64]>) -> Vec<u64> {
         let Some(words) = words else {
             return self.ranges.keys().copied().collect();
         };
         let mut starts: Vec<u64> = words.iter().filter_map(|&word| self.find(word)).collect();
+        if leads::any() {
+            let led_to = self.ranges.iter().filter(|(_, range)| range.seen.has_lead);
+            starts.extend(led_to.map(|(&start, _)| start));
+        }
         starts.sort_unstable();
         starts.dedup();
         starts
@@ -209,7 +227,7 @@ impl Table {
         for start in gone.map(|(&start, _)| start).collect::<Vec<_>>() {
             self.remove(start);
         }
-        if let Which::At(_) = which {
+        if let Which::At(_) | Which::OfOwner(_) = which {
             return;
         }
         // No wait proves work of a context complete that has ended.
@@ -350,7 +368,9 @@ impl Table {
                 Ok(shadow) => range.shadow = Some(Shadow(shadow)),
                 Err(reason) => {
                     self.is_changed = true;
-                    return skip(thread, start, range, reason);
+                    skip(thread, start, range, reason);
+                    range.seen.begin_pages(start, range.length, reason);
+                    return;
                 }
             }
             self.shadows += range.length;
@@ -389,6 +409,8 @@ impl Table {
         if is_overlapped {
             runs = vec![(0, shadow.len())];
         }
+        let was_written = !is_after && !range.writers.is_empty();
+        range.seen.take_over(shadow, from, &runs);
         if is_first && runs.is_empty() {
             // An empty change: the range begins as zeros.
             runs.push((0, 0));
@@ -416,6 +438,9 @@ impl Table {
             };
             // The shadow's bytes: the memory may be written meanwhile.
             let bytes = Rows::flat(shadow.as_ptr() as u64 + at as u64, length as u64);
+            if was_written && length != 0 && seen::is_long(range.length) {
+                seen::note(thread, note, &bytes);
+            }
             thread.note(note_kind::HOST_CHANGED, |draft| {
                 draft.put_encoded(note)?;
                 snapshot::payload(draft, 0, field::POINTEE, &bytes, Direction::ToDevice)
@@ -436,7 +461,7 @@ impl Table {
             let Some(range) = self.ranges.get_mut(start) else {
                 continue;
             };
-            if range.shadow.is_none() || range.is_skipped {
+            if !range.is_compared() {
                 continue;
             }
             let before = range.writers.len();

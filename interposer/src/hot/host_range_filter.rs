@@ -66,6 +66,11 @@ impl HostRangeFilter {
         self.version.store(version + 2, Ordering::Release);
     }
 
+    /// Whether there are any.
+    pub(crate) fn is_any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
     /// In a forked child: there are none. A thread of the parent may have been replacing them.
     pub(crate) fn forget(&self) {
         let version = self.version.load(Ordering::Relaxed) | 1;

@@ -178,6 +178,9 @@ pub(crate) struct Plan {
     /// What digests of device memory and outputs of exchanges do. If that is something, `pre_call`
     /// and `leave` are the ones that run overrides.
     pub(crate) steps: Steps,
+    /// Before the call, memory is compared that work in flight may have written. Then `pre_call` is the
+    /// one that runs overrides.
+    pub(crate) looks_at_seen: bool,
     pub(crate) attribute_bytes: AttributeBytes,
     /// The bits of each word that belong to the argument.
     pub(crate) masks: [u64; MOST_PARAMETERS],
@@ -212,6 +215,7 @@ const EMPTY: Plan = Plan {
     owned: 0,
     family: Family::Plain,
     steps: Steps::NONE,
+    looks_at_seen: false,
     attribute_bytes: AttributeBytes::NONE,
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
@@ -228,12 +232,19 @@ static PLANS: Plans = Plans(UnsafeCell::new([EMPTY; FUNCTIONS.len()]));
 
 /// Computes all plans; `hooks` says which hooks a function has by its family, and which by its
 /// roles. To be called before `of`.
-pub(crate) fn prepare(hooks: fn(&Plan) -> [HookBits; 2], steps: impl Fn(&Function) -> Steps) {
+pub(crate) fn prepare(
+    hooks: fn(&Plan) -> [HookBits; 2],
+    steps: impl Fn(&Function) -> Steps,
+    looks_at_seen: bool,
+) {
     // SAFETY: see `Plans`.
     let plans = unsafe { &mut *PLANS.0.get() };
     for (plan, function) in plans.iter_mut().zip(&FUNCTIONS) {
         *plan = make(function, hooks);
         set_steps(plan, steps(function));
+        if looks_at_seen {
+            look_at_seen(plan);
+        }
     }
 }
 
@@ -249,7 +260,7 @@ pub(crate) fn of(function: usize) -> &'static Plan {
 pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Plan {
     let mut plan = EMPTY;
     plan.family = function.family;
-    plan.changes_no_state = function.family.changes_no_state();
+    plan.changes_no_state = function.changes_no_state();
     add_arguments(&mut plan, function);
     add_roles(&mut plan, function);
     let [family_hooks, role_hooks] = hooks(&plan);
@@ -292,9 +303,22 @@ fn set_steps(plan: &mut Plan, steps: Steps) {
     plan.steps = steps;
     plan.leave = LeaveForm::Generic;
     plan.may_change_errno = true;
-    if steps.are_after_the_call() {
-        return;
+    if !steps.are_after_the_call() {
+        run_override_before(plan);
     }
+}
+
+fn look_at_seen(plan: &mut Plan) {
+    plan.looks_at_seen = true;
+    plan.may_change_errno = true;
+    if let Family::Global(_) = plan.family {
+        // Its variable may be managed.
+        plan.leave = LeaveForm::Generic;
+    }
+    run_override_before(plan);
+}
+
+fn run_override_before(plan: &mut Plan) {
     plan.pre_call = PreCall::Override;
     if plan.enter == EnterForm::Launch {
         // Which writes the parameters without an override.

@@ -16,6 +16,7 @@ use cutape_format::write::Record;
 use cutape_order::Moment;
 
 use super::cost::Cost;
+use super::recording::Direction;
 use super::{clock, recording, tls};
 use crate::file::kept_blobs;
 use crate::file::rows::{Memory, NotKept};
@@ -630,7 +631,7 @@ impl Thread {
     pub(crate) fn keep(
         &self,
         memory: &(impl Memory + ?Sized),
-        may_be_in_file: bool,
+        payload: Option<Direction>,
     ) -> Result<Kept, NotKept> {
         let at = self.blobs_met.get();
         self.blobs_met.set(at.saturating_add(1));
@@ -645,9 +646,11 @@ impl Thread {
             let (address, length) = memory.in_one_piece()?;
             data_files::holding(address, length).or_else(|| tensor_files::holding(address, length))
         };
+        // What comes from a device is in no file yet.
+        let may_be_in_file = payload == Some(Direction::ToDevice);
         let result = match may_be_in_file.then(in_file).flatten() {
             Some(part) => Ok(Kept::InFile(part)),
-            None => kept_blobs::blob(memory).map(Kept::Blob),
+            None => kept_blobs::blob(memory, payload).map(Kept::Blob),
         };
         if let Some(place) = place {
             place.set(Some(result));

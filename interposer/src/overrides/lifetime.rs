@@ -138,11 +138,13 @@ fn returned(frame: &Frame, output: u8) -> Option<u64> {
 
 /// Before a module or library is unloaded: the driver is not asked about its functions any more.
 fn ending(frame: &Frame) {
+    host_memory::ending(Which::OfOwner(frame.word(0)));
     functions::end(Owner::Module(frame.word(0)));
 }
 
 /// After the call that should have unloaded it.
 fn ended(frame: &Frame) {
+    host_memory::ended(Which::OfOwner(frame.word(0)), frame.succeeded());
     if !frame.succeeded() {
         functions::revive(frame.word(0));
     }

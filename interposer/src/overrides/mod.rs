@@ -84,6 +84,9 @@ impl Visitor for PreCall<'_> {
 
 /// Runs between the enter record and the driver.
 pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
+    if plan.looks_at_seen {
+        host_memory::look_at_seen(thread);
+    }
     hooks::visit(plan, PreCall { thread, frame });
     if plan.operands != 0 && host_memory::any() {
         host_memory::before_arguments(thread, frame);
@@ -118,6 +121,11 @@ pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
         device_memory::post_call(thread, frame, plan);
     }
     if frame.succeeded() {
+        if plan.looks_at_seen
+            && let Family::Global(owner) = plan.family
+        {
+            host_memory::found_variable(frame, owner);
+        }
         hooks::visit(plan, PostCall { thread, frame });
     }
 }

@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) payloads: PayloadPolicy,
     pub(crate) outputs: PayloadPolicy,
     pub(crate) host_memory: HostMemory,
+    pub(crate) cassette: bool,
     pub(crate) stacks: Stacks,
     /// `None`: never.
     pub(crate) digests: Option<Digests>,
@@ -40,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) breadcrumbs: u32,
     pub(crate) memory: MemoryContents,
     pub(crate) memory_interval: SnapshotInterval,
+    /// One launch in so many; 0: none.
+    pub(crate) deep: u64,
     pub(crate) checks_sources: bool,
     /// The most bytes of the trace; 0: no limit.
     pub(crate) max_size: u64,
@@ -70,11 +73,13 @@ impl Default for Settings {
             payloads: PayloadPolicy::All,
             outputs: PayloadPolicy::All,
             host_memory: HostMemory::Reachable,
+            cassette: false,
             stacks: Stacks::Off,
             digests: None,
             outputs_of_exchanges: 0,
             breadcrumbs: 0,
             memory: MemoryContents::None,
+            deep: 0,
             memory_interval: SnapshotInterval::default(),
             checks_sources: false,
             max_size: 0,
@@ -118,6 +123,9 @@ impl Settings {
             RecorderSetting::HostMemory => {
                 self.host_memory = HostMemory::from_word(word).unwrap_or(HostMemory::Off);
             }
+            RecorderSetting::Cassette => {
+                self.cassette = Switch::from_word(word) == Some(Switch::On);
+            }
             RecorderSetting::Stacks => {
                 self.stacks = Stacks::from_word(word).unwrap_or(Stacks::Some);
             }
@@ -128,6 +136,7 @@ impl Settings {
                 self.memory = MemoryContents::from_word(word).unwrap_or(MemoryContents::None);
             }
             RecorderSetting::MemoryInterval => self.memory_interval = interval(word),
+            RecorderSetting::Deep => self.deep = number(word).unwrap_or(0),
             RecorderSetting::MaxSize => self.max_size = bytes(word),
             RecorderSetting::WhenFull => {
                 self.when_full = WhenFull::from_word(word).unwrap_or(WhenFull::Stop);

@@ -5,6 +5,7 @@ pub(crate) mod contexts;
 pub(crate) mod followed_work;
 pub(crate) mod functions;
 pub(crate) mod graph_copies;
+pub(crate) mod leads;
 
 /// In a forked child: objects and work of the parent are not this process's.
 pub(crate) fn forget() {

@@ -111,6 +111,13 @@ impl Consequences {
         self.anywhere.or(changed.next().map(|(_, &cause)| cause))
     }
 
+    /// Memory may have ended. What a gap has left out is about all addresses, of live memory or not.
+    pub(crate) fn forget_ended(&mut self, is_live: impl Fn(u64) -> bool) {
+        let gap = self.gap;
+        self.changed
+            .retain(|memory, cause| Some(*cause) == gap || is_live(memory.start));
+    }
+
     /// A copy brings memory what other memory holds or lacks.
     pub(crate) fn copy(&mut self, source: u64, target: u64, length: u64) {
         let bytes = source..source.saturating_add(length);
@@ -150,5 +157,31 @@ impl Consequences {
         causes.retain(|cause| cause.lost > 0 || cause.differences > 0);
         causes.sort_by_key(|cause| cause.first);
         causes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_about_memory_as_long_as_it_lives() {
+        let mut found = Consequences::default();
+        assert!(found.apply_gap(&GapNote::default()));
+        let gap = found.gap;
+        // Memory is allocated after the gap, gets what earlier memory holds, and is freed.
+        found.changed.cut(&(0x3000..0x3200));
+        found.copy(0x1000, 0x3000, 0x200);
+        assert_eq!(found.of_memory(0x3000, 0x200), gap);
+        found.forget_ended(|address| (0x1000..0x2000).contains(&address));
+        assert_eq!(found.of_memory(0x1000, 0x1000), gap);
+        // Memory that lacks something for another reason is forgotten with it.
+        let mut found = Consequences::default();
+        let cause = found.cause("a call".to_owned());
+        found.changed.overwrite(&(0x1000..0x2000), cause);
+        found.changed.overwrite(&(0x3000..0x4000), cause);
+        found.forget_ended(|address| address < 0x2000);
+        assert_eq!(found.of_memory(0x1000, 1), Some(cause));
+        assert_eq!(found.of_memory(0x3000, 1), None);
     }
 }

@@ -143,8 +143,7 @@ fn renew(job: &mut Job<'_, '_>) {
         ..
     } = &mut **job.player;
     if job.traits.destroys {
-        let changed = &mut consequences.changed;
-        changed.retain(|memory, _| matches!(ranges.find(memory.start), Found::Live(..)));
+        consequences.forget_ended(|address| matches!(ranges.find(address), Found::Live(..)));
     }
     if let Some(copies) = copies(job) {
         for Operands { source, target } in copies {

@@ -123,6 +123,7 @@ impl Revealed {
         match note {
             Note::Readback(_, snapshot)
             | Note::HostChanged(_, snapshot)
+            | Note::HostSeen(_, snapshot)
             | Note::ExchangeOutput(_, snapshot)
             | Note::Memory(_, _, Some(snapshot)) => self.add_payload(snapshot),
             _ => {}

@@ -119,6 +119,7 @@ fn decode_call(trace: &Trace, call: &Call<'_>) {
         match note {
             Note::Readback(_, snapshot)
             | Note::HostChanged(_, snapshot)
+            | Note::HostSeen(_, snapshot)
             | Note::ExchangeOutput(_, snapshot)
             | Note::Memory(_, _, Some(snapshot)) => read(snapshot),
             Note::Snapshots(snapshots) => snapshots.for_each(read),

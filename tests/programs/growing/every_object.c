@@ -1,7 +1,8 @@
 /* Threads that create, use and destroy objects of every kind, for a number of seconds:
- *   every_object SECONDS [THREADS] [ROUNDS]
- * Each thread ends and begins again after ROUNDS rounds (0: never). Prints how many rounds there
- * were, on stderr. */
+ *   every_object SECONDS [THREADS] [ROUNDS] [STEPS]
+ * Each thread ends and begins again after ROUNDS rounds (0: never). A round has STEPS (20) steps of
+ * a copy, a launch and an event. Prints how many rounds and how many calls of steps there were, on
+ * stderr. */
 #include "images.h"
 
 #include <pthread.h>
@@ -13,6 +14,7 @@ enum { COUNT = 256, BYTES = COUNT * 4 };
 static atomic_int is_done;
 static atomic_ullong all_rounds;
 static unsigned rounds_of_a_thread;
+static unsigned steps_of_a_round = 20;
 static unsigned char *cubin;
 
 static void streams_and_events(CUfunction fill, uint32_t seed)
@@ -27,7 +29,7 @@ static void streams_and_events(CUfunction fill, uint32_t seed)
     CHECK(cuMemAlloc(&memory, BYTES));
     for (unsigned i = 0; i < COUNT; i++)
         in[i] = seed + i;
-    for (int step = 0; step < 20; step++) {
+    for (unsigned step = 0; step < steps_of_a_round; step++) {
         CHECK(cuMemcpyHtoDAsync(memory, in, BYTES, stream));
         void *parameters[] = {&memory, &seed, &count};
         launch(fill, 2, 128, stream, parameters);
@@ -223,6 +225,7 @@ int main(int count, char **arguments)
     unsigned seconds = count > 1 ? (unsigned)atoi(arguments[1]) : 1;
     unsigned threads = count > 2 ? (unsigned)atoi(arguments[2]) : 8;
     rounds_of_a_thread = count > 3 ? (unsigned)atoi(arguments[3]) : 0;
+    steps_of_a_round = count > 4 ? (unsigned)atoi(arguments[4]) : steps_of_a_round;
     begin();
     size_t size = 0;
     cubin = link_cubin(PTX_LINK_CALLER, PTX_LINK_CALLEE, &size);
@@ -245,7 +248,8 @@ int main(int count, char **arguments)
     for (unsigned i = 0; i < threads; i++)
         EXPECT(pthread_join(all[i], NULL) == 0);
     free(all);
-    fprintf(stderr, "%llu rounds\n", (unsigned long long)all_rounds);
+    unsigned long long rounds = all_rounds;
+    fprintf(stderr, "%llu rounds, %llu calls of steps\n", rounds, rounds * steps_of_a_round * 4);
     CHECK(cuModuleUnload(module));
     free(cubin);
     end();

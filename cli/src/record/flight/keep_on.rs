@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cutape_analyzer::Severity;
+use cutape_recording::UserSignal;
 use cutape_registry::{enumeration, is_sticky, result_name};
 use cutape_render::quantity::parse_time;
 
@@ -22,8 +23,8 @@ pub(super) enum KeepOn {
     FindingOf(Rules),
     /// A mark with this text, or any.
     Mark(Option<String>),
-    /// `record` gets SIGUSR2.
-    Signal,
+    /// `record` gets this signal.
+    Signal(UserSignal),
     /// No call is entered and none returns for so long.
     Stall(Duration),
 }
@@ -38,7 +39,8 @@ impl FromStr for KeepOn {
         };
         match (word, value) {
             ("crash", None) => Ok(Self::Crash),
-            ("signal", None) => Ok(Self::Signal),
+            ("signal", None) => Ok(Self::Signal(UserSignal::USR2)),
+            ("signal", Some(name)) => name.parse().map(Self::Signal),
             ("mark", text) => Ok(Self::Mark(text.map(str::to_owned))),
             ("error", None) => Ok(Self::Error(None)),
             ("error", Some(name)) => match result_code(name) {
@@ -58,7 +60,7 @@ impl FromStr for KeepOn {
             },
             _ => Err(
                 "not crash, error, error:NAME, finding, finding:RULE, finding:SEVERITY, mark, \
-                 mark:TEXT, signal or stall:TIME"
+                 mark:TEXT, signal, signal:NAME or stall:TIME"
                     .to_owned(),
             ),
         }
@@ -116,7 +118,9 @@ mod tests {
     fn what_keeps() {
         let keeps = |text: &str| text.parse::<KeepOn>();
         assert_eq!(keeps("crash"), Ok(KeepOn::Crash));
-        assert_eq!(keeps("signal"), Ok(KeepOn::Signal));
+        for text in ["signal", "signal:USR2", "signal:SIGUSR2"] {
+            assert_eq!(keeps(text), Ok(KeepOn::Signal(UserSignal::USR2)), "{text}");
+        }
         assert!(keeps("error").unwrap().is_error(700) && !keeps("error").unwrap().is_error(2));
         for text in ["error:CUDA_ERROR_OUT_OF_MEMORY", "error:2"] {
             let one = keeps(text).unwrap();
@@ -158,6 +162,8 @@ mod tests {
             "error:CUDA_SUCCESS",
             "finding:",
             "finding:no-such-rule",
+            "signal:",
+            "signal:KILL",
             "stall",
             "stall:30",
             "oom",

@@ -67,11 +67,6 @@ impl Keeps {
         }
     }
 
-    /// The place of an option, if it was given.
-    pub(super) fn option(&self, option: &KeepOn) -> Option<usize> {
-        self.keep_on.iter().position(|given| given == option)
-    }
-
     /// The findings since the last time.
     pub(super) fn new_findings(&self) -> Vec<FoundMistake> {
         let checks = self.checks.as_ref();

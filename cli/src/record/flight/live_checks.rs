@@ -56,10 +56,40 @@ struct Skipped {
     ticks: u64,
 }
 
+impl Skipped {
+    fn add(&mut self, other: Self) {
+        self.times += other.times;
+        self.ticks = self.ticks.saturating_add(other.ticks);
+    }
+
+    /// Ends the checks of processes that have ended. What had left the window unchecked is never
+    /// checked; the window is in the trace that they leave. `began` is when checking began.
+    fn add_ended(
+        &mut self,
+        shared: &Shared,
+        checks: &mut BTreeMap<PathBuf, LiveCheck>,
+        began: u64,
+    ) {
+        for (path, until) in shared.ended().drain(..) {
+            let check = checks.remove(&path).unwrap_or_default();
+            self.add(check.skipped);
+            let checked = check.checked.max(began);
+            if until > checked && !check.has_no_clock {
+                self.add(Self {
+                    times: 1,
+                    ticks: until - checked,
+                });
+            }
+        }
+    }
+}
+
 /// What is left of the calls before the last window of each trace.
 #[derive(Debug, Default)]
 struct Shared {
     held: Mutex<BTreeMap<PathBuf, Arc<Held>>>,
+    /// Traces whose process has ended, and when their last window began, in ticks.
+    ended: Mutex<Vec<(PathBuf, u64)>>,
     is_over: AtomicBool,
 }
 
@@ -70,6 +100,10 @@ impl Shared {
 
     fn held_of(&self, path: &Path) -> Arc<Held> {
         self.held().get(path).cloned().unwrap_or_default()
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<(PathBuf, u64)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_over(&self) -> bool {
@@ -108,7 +142,9 @@ impl LiveChecks {
 
     /// The process of a trace has ended.
     pub(super) fn forget(&self, path: &Path) {
-        self.shared.held().remove(path);
+        if let Some(held) = self.shared.held().remove(path) {
+            self.shared.ended().push((path.to_owned(), held.until));
+        }
     }
 
     /// The findings since the last time.
@@ -143,16 +179,16 @@ fn check_all(shared: &Shared, found: &Sender<FoundMistake>) -> Skipped {
     let clock = TickClock::start();
     let mut checks: BTreeMap<PathBuf, LiveCheck> = BTreeMap::new();
     let mut skipped = Skipped::default();
+    let began = clock.settled();
     while !shared.is_over() {
+        skipped.add_ended(shared, &mut checks, began);
         let began = Instant::now();
         let paths: Vec<PathBuf> = shared.held().keys().cloned().collect();
-        checks.retain(|path, _| paths.contains(path));
         for path in paths {
             let check = checks.entry(path.clone()).or_default();
             check.poll(&path, shared, clock, found);
             let new = std::mem::take(&mut check.skipped);
-            skipped.times += new.times;
-            skipped.ticks = skipped.ticks.saturating_add(new.ticks);
+            skipped.add(new);
         }
         // At most half of a processor.
         let until = Instant::now() + began.elapsed().max(PAUSE);
@@ -160,6 +196,9 @@ fn check_all(shared: &Shared, found: &Sender<FoundMistake>) -> Skipped {
             thread::sleep(PAUSE);
         }
     }
+    let rest = std::mem::take(&mut *shared.held()).into_iter();
+    (shared.ended()).extend(rest.map(|(path, held)| (path, held.until)));
+    skipped.add_ended(shared, &mut checks, began);
     skipped
 }
 
@@ -358,6 +397,30 @@ mod tests {
             check.poll(path, &shared, clock, &sender);
         }
         (found.try_iter().collect(), check)
+    }
+
+    #[test]
+    fn what_was_not_checked_when_the_process_ended_is_counted() {
+        // When checking began, what was checked, where the last window began; what is missing.
+        for (began, checked, until, expected) in [
+            (100, 900, 500, None),
+            (100, 500, 500, None),
+            (100, 300, 500, Some(200)),
+            (100, 0, 500, Some(400)),
+        ] {
+            let shared = Shared::default();
+            shared.ended().push((PathBuf::from("a"), until));
+            let check = LiveCheck {
+                checked,
+                ..LiveCheck::default()
+            };
+            let mut checks = BTreeMap::from([(PathBuf::from("a"), check)]);
+            let mut skipped = Skipped::default();
+            skipped.add_ended(&shared, &mut checks, began);
+            let got = (skipped.times > 0).then_some(skipped.ticks);
+            assert_eq!(got, expected, "{began} {checked} {until}");
+            assert!(checks.is_empty());
+        }
     }
 
     #[test]

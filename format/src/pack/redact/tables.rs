@@ -5,12 +5,14 @@ use super::redactor::Redactor;
 use crate::layout::{Mapping, ResolvedAddress, Symbol};
 
 /// Facts that tell neither contents nor texts of the program.
-const HARMLESS: [&str; 26] = [
+const HARMLESS: [&str; 28] = [
     "payloads",
     "outputs",
     "outputs-of-exchanges",
     "breadcrumbs",
+    "cassette",
     "memory",
+    "deep",
     "digests",
     "stacks",
     "process",

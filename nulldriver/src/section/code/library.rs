@@ -50,10 +50,9 @@ impl LoadOptions {
         invalid_if(self.library_count > 64)?;
         let names = self.library_names.list(self.library_count as usize)?;
         for (index, name) in names.into_iter().enumerate() {
-            let value = self.library_values.get_at(index)?;
-            // A table of host functions needs an address; "the binary is preserved" takes any
-            // value.
-            invalid_if(name > 1 || name == 0 && value == 0)?;
+            // A table of host functions needs an address. "The binary is preserved" takes no value:
+            // the array may be missing (cuBLASLt 13 does so).
+            invalid_if(name > 1 || name == 0 && self.library_values.get_at(index)? == 0)?;
         }
         Ok(options)
     }

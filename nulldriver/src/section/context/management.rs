@@ -33,14 +33,13 @@ entries! {
     cuCtxPushCurrent: push;
     cuCtxPopCurrent: pop;
     cuCtxSetCurrent: set_current;
-    cuCtxGetCurrent: |context: Out<u64>|
-        context.set(with_stack(|stack| stack.last().map_or(0, |top| top.0)));
+    cuCtxGetCurrent: get_current;
     [symbol] cuCtxGetDevice: |device: Out<i32>| device.set(lock().current_device()?);
     [symbol] cuCtxGetDevice_v2: |device: Out<i32>, context: u64|
         device.set(lock().context_or_current(context)?.device);
     cuCtxGetFlags: |flags: Out<u32>| flags.set(lock().current_context()?.flags);
     cuCtxSetFlags: set_flags;
-    cuCtxGetId: |context: u64, id: Out<u64>| id.set(lock().context_or_current(context)?.id);
+    cuCtxGetId: get_id;
     [symbol] cuCtxSynchronize: || synchronize(0);
     [symbol] cuCtxSynchronize_v2: synchronize;
     cuCtxSetLimit: set_limit;
@@ -59,6 +58,16 @@ entries! {
     cuCtxResetPersistingL2Cache: check_current;
     cuCtxEnablePeerAccess: enable_peer_access;
     cuCtxDisablePeerAccess: disable_peer_access;
+}
+
+/// `cuCtxGetCurrent`.
+pub(crate) fn get_current(context: Out<u64>) -> Answer {
+    context.set(with_stack(|stack| stack.last().map_or(0, |top| top.0)))
+}
+
+/// `cuCtxGetId`.
+pub(crate) fn get_id(context: u64, id: Out<u64>) -> Answer {
+    id.set(lock().context_or_current(context)?.id)
 }
 
 /// `cuCtxCreate_v2`.

@@ -26,8 +26,14 @@ pub(super) static HEAP: [Slot; 3] = sized::<0x195b_cbf4, 3>(&[]);
 pub(super) static EXTENDED: [Slot; 26] =
     sized::<0xb105_41e1, 26>(&[(13, Slot::of(some_flag as *const c_void))]);
 
-/// Only its size is known. Runtimes of CUDA 13.4 do not start without it.
-pub(super) static LARGE: [Slot; 95] = sized::<0x2131_8c60, 95>(&[]);
+/// Runtimes of CUDA 13.4 do not start without it. Slot 4 gives the number of a context, 1 of the first,
+/// as `cuCtxGetId` does (measured with cuBLASLt 13, driver 580).
+pub(super) static LARGE: [Slot; 95] =
+    sized::<0x2131_8c60, 95>(&[(4, Slot::of(context_id as *const c_void))]);
+
+extern "C" fn context_id(context: u64, id: Out<u64>) -> CUresult {
+    answer(|| management::get_id(context, id))
+}
 
 /// The context need not exist: the runtime asks for the primary context that it retains next. What
 /// the third parameter points to stays as it is: it was never seen written.

@@ -4,15 +4,16 @@
 
 use std::ffi::c_void;
 
-use cutape_driver::types::CUuuid;
+use cutape_registry::id;
 
 use super::cudart;
 use super::md2::{self, BLOCK};
 use super::slot::{Slot, answer, sized};
 use crate::call::answer::CUresult;
 use crate::call::argument::Out;
-use crate::object::device::{PCI_DEVICE, PCI_DOMAIN, pci_bus, uuid};
+use crate::call::argument::WORDS;
 use crate::settings;
+use crate::{dispatch, export};
 
 /// Slot 1 is the check; slot 2 is unknown.
 pub(super) static TABLE: [Slot; 3] =
@@ -39,11 +40,24 @@ extern "C" fn check(version: u32, seconds: u64, code: Out<[u64; 2]>) -> CUresult
     })
 }
 
+/// The attributes PCI_DOMAIN_ID, PCI_BUS_ID and PCI_DEVICE_ID.
+const PCI: [u64; 3] = [50, 33, 34];
+
+/// What the program is told by a function that writes to its first argument: in a program that is
+/// played, what was recorded.
+fn told<T: Default>(id: u16, [first, second]: [u64; 2]) -> T {
+    let mut value = T::default();
+    let mut words = [0; WORDS];
+    words[..3].copy_from_slice(&[(&raw mut value) as u64, first, second]);
+    dispatch::enter(id, &words, export::address_of);
+    value
+}
+
 /// What the code is computed of: who asks, when, and which driver and devices there are.
 fn message(version: u32, seconds: u64) -> Vec<u8> {
     // SAFETY: pthread_self has no preconditions.
     let thread = unsafe { libc::pthread_self() };
-    let driver = settings::get().version as u32;
+    let driver: u32 = told(id::cuDriverGetVersion, [0; 2]);
     let mut message = Vec::new();
     for word in [driver, version, std::process::id(), thread as u32] {
         message.extend(word.to_le_bytes());
@@ -56,10 +70,11 @@ fn message(version: u32, seconds: u64) -> Vec<u8> {
     {
         message.extend(address.to_le_bytes());
     }
-    for device in 0..settings::get().devices {
-        let CUuuid { bytes } = uuid(device);
-        message.extend(bytes.map(|byte| byte as u8));
-        for number in [PCI_DOMAIN, pci_bus(device), PCI_DEVICE] {
+    for device in 0..settings::get().devices as u64 {
+        let uuid: [u8; 16] = told(id::cuDeviceGetUuid, [device, 0]);
+        message.extend(uuid);
+        for attribute in PCI {
+            let number: u32 = told(id::cuDeviceGetAttribute, [attribute, device]);
             message.extend(number.to_le_bytes());
         }
     }

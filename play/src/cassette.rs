@@ -1,0 +1,264 @@
+//! What a cassette shows of memory that host and device share, and a plain recording does not: what
+//! the program can have seen while work was in flight, and what work has written where no call names
+//! the memory.
+
+use std::ops::Range;
+
+use cutape_format::{Call, Note, Snapshot, Trace};
+use cutape_model::{HostWrites, ObjectId, looked, looked_before};
+use rustc_hash::FxHashMap;
+
+use crate::history::{Memory, WORD, Written};
+
+/// A look of the recorder.
+struct Look {
+    call: u64,
+    memory: Memory,
+    address: u64,
+    bytes: Snapshot<'static>,
+    /// When it had read the bytes, in ticks.
+    time: u64,
+    when: When,
+    /// The last call before it whose work may write there, if that is in flight.
+    writer: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// What has changed is known from elsewhere.
+    Other,
+    /// Before the call; work in flight may have written it.
+    InFlight,
+    /// After the call, which waited for the work.
+    After,
+}
+
+/// What work in flight has written before a call.
+#[derive(Default)]
+pub(crate) struct BeforeCall {
+    /// What had changed for the first time since the last work that may write there.
+    first: Vec<Written>,
+    /// What had changed again: more likely the program has written it since.
+    again: Vec<Written>,
+}
+
+/// What it shows, by call.
+#[derive(Default)]
+pub(crate) struct Cassette {
+    before: FxHashMap<u64, BeforeCall>,
+    after: FxHashMap<u64, Vec<Written>>,
+}
+
+impl Cassette {
+    /// Reads it; a plain recording shows nothing.
+    pub(crate) fn of(trace: &'static Trace) -> Self {
+        let mut found = Self::default();
+        if trace.meta_value("cassette").is_none() {
+            return found;
+        }
+        let mut writes = HostWrites::default();
+        let mut looks = Vec::new();
+        for call in trace.calls() {
+            writes.enter(&call);
+            if call.has_notes() {
+                add_looks(&mut writes, &call, &mut looks);
+            }
+            writes.apply(&call);
+        }
+        looks.sort_by_key(|look| look.time);
+        let mut contents = Contents::default();
+        for look in looks {
+            let bytes = match trace.resolve(look.bytes.bytes) {
+                Ok(bytes) => bytes,
+                Err(damage) if look.when == When::After => {
+                    found.after.entry(look.call).or_default().push(Written {
+                        memory: look.memory,
+                        parts: Vec::new(),
+                        missing: Some(damage.what.clone()),
+                        call: None,
+                    });
+                    continue;
+                }
+                // It comes after the wait, or is missed there.
+                Err(_) => continue,
+            };
+            let words = contents.changed(&look, &bytes);
+            let first_and_again = words.into_iter().partition(|(_, is_first)| *is_first);
+            let (first, again): (Vec<_>, Vec<_>) = first_and_again;
+            let [first, again] = [first, again].map(|words| written(&look, &bytes, &words));
+            match look.when {
+                When::Other => {}
+                When::InFlight => {
+                    let before = found.before.entry(look.call).or_default();
+                    before.first.extend(first);
+                    before.again.extend(again);
+                }
+                When::After => {
+                    let after = found.after.entry(look.call).or_default();
+                    after.extend(first.into_iter().chain(again));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether it shows anything before calls.
+    pub(crate) fn has_polled(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    /// What the program can have seen before a call: with `all`, also what it has more likely written;
+    /// then nothing more at the next time.
+    pub(crate) fn take_before(&mut self, call: u64, all: bool) -> Vec<Written> {
+        let Some(before) = self.before.get_mut(&call) else {
+            return Vec::new();
+        };
+        let mut taken = std::mem::take(&mut before.first);
+        if all {
+            taken.append(&mut before.again);
+            self.before.remove(&call);
+        }
+        taken
+    }
+
+    /// What the program can see after a call.
+    pub(crate) fn take_after(&mut self, call: u64) -> Vec<Written> {
+        self.after.remove(&call).unwrap_or_default()
+    }
+}
+
+fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look>) {
+    let left = call.leave.map_or(u64::MAX, |leave| leave.ticks);
+    for note in call.notes() {
+        let (note, bytes, is_seen) = match note {
+            Note::HostChanged(note, bytes) => (note, bytes, false),
+            Note::HostSeen(note, bytes) => (note, bytes, true),
+            _ => continue,
+        };
+        let Some((addresses, id)) = writes.noted_at(note.address) else {
+            continue;
+        };
+        let length = bytes.bytes.length().unwrap_or(0);
+        let range = note.address..note.address.saturating_add(length);
+        let pending = writes.pending_for(call, &range).into_iter();
+        let writer = pending
+            .map(|write| write.call)
+            .filter(|&other| other < call.index);
+        let writer = writer.max();
+        let when = match (is_seen, note.is_after != 0) {
+            (true, false) => When::InFlight,
+            (true, true) => When::After,
+            // No known work: its kernel has found the address elsewhere.
+            (false, true) if writer.is_none() => When::After,
+            (false, _) => When::Other,
+        };
+        looks.push(Look {
+            call: call.index,
+            memory: Memory {
+                id,
+                addresses,
+                named: (call.index, note.address),
+            },
+            address: note.address,
+            bytes,
+            time: match (is_seen, note.is_after != 0) {
+                (_, true) => looked(call).unwrap_or(left),
+                (true, false) => call.ticks,
+                (false, false) => looked_before(call).unwrap_or(call.ticks),
+            },
+            when,
+            writer,
+        });
+    }
+}
+
+/// What allocations hold.
+#[derive(Default)]
+struct Contents {
+    bytes: FxHashMap<ObjectId, Vec<u8>>,
+    /// By allocation and offset of a word: the last work that could write it when it had changed.
+    writers: FxHashMap<(ObjectId, usize), u64>,
+}
+
+impl Contents {
+    /// The words that a look shows to have changed, as offsets from its address, and whether that is
+    /// for the first time since the last work that may write there.
+    fn changed(&mut self, look: &Look, found: &[u8]) -> Vec<(Range<usize>, bool)> {
+        let Range { start, end } = look.memory.addresses;
+        let id = look.memory.id;
+        // Bytes in no note are zero.
+        let content = self.bytes.entry(id);
+        let content = content.or_insert_with(|| vec![0; end.saturating_sub(start) as usize]);
+        let offset = look.address.saturating_sub(start) as usize;
+        let Some(old) = content.get_mut(offset..offset.saturating_add(found.len())) else {
+            return Vec::new();
+        };
+        let mut changed = Vec::new();
+        for word in words(look.address, found.len()) {
+            if old.get(word.clone()) == found.get(word.clone()) {
+                continue;
+            }
+            let is_first = look.writer.is_none_or(|writer| {
+                let before = self.writers.insert((id, offset + word.start), writer);
+                before != Some(writer)
+            });
+            changed.push((word, is_first));
+        }
+        old.copy_from_slice(found);
+        changed
+    }
+}
+
+/// Offsets of the words in memory, in ascending order; the first and the last may be cut.
+fn words(address: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
+    let first = (WORD - address % WORD) as usize % WORD as usize;
+    let starts = (first > 0).then_some(0).into_iter();
+    let starts = starts.chain((first..length).step_by(WORD as usize));
+    starts.map(move |at| {
+        let end = if at < first {
+            first
+        } else {
+            at + WORD as usize
+        };
+        at..end.min(length)
+    })
+}
+
+/// Words of a look.
+fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<Written> {
+    let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (word, _) in words {
+        let address = look.address + word.start as u64;
+        let word = bytes.get(word.clone()).unwrap_or_default();
+        match parts.last_mut() {
+            Some((at, part)) if *at + part.len() as u64 == address => part.extend(word),
+            _ => parts.push((address, word.to_vec())),
+        }
+    }
+    (!parts.is_empty()).then(|| Written {
+        memory: look.memory.clone(),
+        parts,
+        missing: None,
+        call: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_begin_at_multiples_of_their_length() {
+        for (address, length, expected) in [
+            (0x1000, 0, vec![]),
+            (0x1000, 8, vec![0..8]),
+            (0x1000, 9, vec![0..8, 8..9]),
+            (0x1003, 4, vec![0..4]),
+            (0x1003, 5, vec![0..5]),
+            (0x1003, 14, vec![0..5, 5..13, 13..14]),
+        ] {
+            let found: Vec<Range<usize>> = words(address, length).collect();
+            assert_eq!(found, expected, "{address:#x} {length}");
+        }
+    }
+}
