@@ -76,6 +76,7 @@ impl Cassette {
                         call: Some(look.call),
                         parts: Vec::new(),
                         missing: Some(damage.what.clone()),
+                        call: None,
                     });
                     continue;
                 }
@@ -240,6 +241,7 @@ fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<
         call: Some(look.call),
         parts,
         missing: None,
+        call: None,
     })
 }
 
