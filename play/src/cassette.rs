@@ -76,7 +76,6 @@ impl Cassette {
                         call: Some(look.call),
                         parts: Vec::new(),
                         missing: Some(damage.what.clone()),
-                        call: None,
                     });
                     continue;
                 }
@@ -241,7 +240,6 @@ fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<
         call: Some(look.call),
         parts,
         missing: None,
-        call: None,
     })
 }
 
