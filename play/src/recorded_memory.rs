@@ -9,7 +9,7 @@ use cutape_model::{
 use cutape_registry::{CopyOp, Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::history::{At, Look, Memory, Work, Written, written};
+use crate::history::{At, Look, Memory, Value, Work, Written, written};
 use crate::rows::read_by;
 use crate::threads::known;
 
@@ -86,14 +86,19 @@ impl RecordedMemory {
         };
         let completed = writes.completed();
         let mut written_values = Vec::new();
-        let works = Work::all(&completed, begun);
+        let works = Work::all(&completed, &begun);
         for one in &completed {
             if let CompletedBy::Call(call, time) = one.proof {
                 let proofs = found.proofs.entry(of_call(call).0).or_default();
                 proofs.push((call, time));
                 let values = values.get(&one.write.call).into_iter().flatten();
                 let values = values.filter(|value| value.0 == one.write.bytes);
-                written_values.extend(values.map(|value| (time, value.clone())));
+                let (begun, _) = begun(one.write.call).unwrap_or_default();
+                written_values.extend(values.map(|value| Value {
+                    value: value.clone(),
+                    begun,
+                    written: time,
+                }));
             }
         }
         for proofs in found.proofs.values_mut() {
