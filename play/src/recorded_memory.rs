@@ -131,7 +131,6 @@ impl RecordedMemory {
         }
         // Layers that do not follow each other: only the driver knows the rows.
         if matches!(function.family, Family::Copy(CopyOp::Described(_)))
-            && gives_bytes(function, call)
             && written_by(function, call).is_empty()
         {
             self.given.insert(call.index);

@@ -193,7 +193,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "WRONG_STRIDE",
             [
                 "cuMemcpy2D_v2(",
-                "at copy_rows+",
+                "  recorded: call ",
                 "pCopy.srcPitch: 32 recorded, 16 made",
             ],
         ),
@@ -201,7 +201,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "MISSING_COPY",
             [
                 "recorded: call 9 cuMemcpyHtoD_v2(dstDevice: memory#3",
-                "at add+",
+                "  recorded: call ",
                 "made:     cuModuleGetFunction(",
             ],
         ),
@@ -209,7 +209,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "KERNELS_SWAPPED",
             [
                 "cuLaunchKernel(kernel: fill",
-                "at launch+",
+                "  recorded: call ",
                 "kernel: fill recorded, saxpy made",
             ],
         ),
@@ -217,7 +217,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "WRONG_SIZE",
             [
                 "cuMemAlloc_v2(",
-                "at add+",
+                "  recorded: call ",
                 "bytesize: 1024 recorded, 256 made",
             ],
         ),
@@ -225,7 +225,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "STREAM_FREED",
             [
                 "cuMemcpyDtoHAsync_v2(",
-                "at use_streams+",
+                "  recorded: call ",
                 "hStream: stream#2 recorded, ",
             ],
         ),
