@@ -200,7 +200,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
         (
             "MISSING_COPY",
             [
-                "recorded: call 9 cuMemcpyHtoD_v2(dstDevice: memory#3",
+                "recorded: call 12 cuMemcpyHtoD_v2(dstDevice: memory#3",
                 "  recorded: call ",
                 "made:     cuModuleGetFunction(",
             ],
