@@ -186,6 +186,15 @@ impl Content {
         }
     }
 
+    /// Whether a value is there.
+    fn has(&self, (bytes, value): &WrittenValue) -> bool {
+        let offset = bytes.start.checked_sub(self.memory.addresses.start);
+        let there = offset.and_then(|at| self.bytes.get(at as usize..));
+        let length = bytes.end.saturating_sub(bytes.start) as usize;
+        let there = there.and_then(|there| there.get(..length));
+        there.is_some_and(|there| value.to_le_bytes().starts_with(there))
+    }
+
     /// The recorder found bytes that the recording lacks, and why.
     fn miss(&mut self, look: &Look, why: String) {
         let end = look
@@ -263,6 +272,15 @@ impl Content {
     }
 }
 
+/// A value that a stream writes to memory.
+pub(crate) struct Value {
+    pub(crate) value: WrittenValue,
+    /// When the recorder had looked before the call that enqueues that, in ticks.
+    pub(crate) begun: u64,
+    /// When it is proved to be there.
+    pub(crate) written: u64,
+}
+
 /// What happens at a time, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -306,18 +324,20 @@ struct Account<'a> {
 }
 
 /// What work has written, by the time at which that is known. `looks` are those of the recorder;
-/// `entered` says when a call was entered; `values` are those that streams write, with the time at
-/// which they have.
+/// `entered` says when a call was entered; `values` are those that streams write.
 pub(crate) fn written(
     trace: &Trace,
     looks: &[Look],
     works: &[Work],
-    values: &[(u64, WrittenValue)],
+    values: &[Value],
     entered: impl Fn(u64) -> u64,
 ) -> Vec<(At, Written)> {
     let mut events: Vec<(u64, Event)> = Vec::new();
     let of_values = values.iter().enumerate();
-    events.extend(of_values.map(|(at, value)| (value.0, Event::Value(at))));
+    events.extend(of_values.map(|(at, value)| (value.written, Event::Value(at))));
+    let mut begun: Vec<usize> = (0..values.len()).collect();
+    begun.sort_by_key(|&at| std::cmp::Reverse(values.get(at).map(|value| value.begun)));
+    let (mut awaited, mut are_found) = (Vec::new(), FxHashSet::default());
     let of_looks = looks.iter().enumerate();
     events.extend(of_looks.map(|(at, look)| (look.time, Event::Look(at))));
     let mut proved_by: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
@@ -347,12 +367,33 @@ pub(crate) fn written(
     for (time, event) in events {
         match event {
             Event::Value(at) => {
-                if let Some((_, (bytes, value))) = values.get(at) {
+                if let Some(one) = values.get(at).filter(|_| !are_found.contains(&at)) {
+                    let (bytes, value) = &one.value;
                     let contents = account.contents.values_mut();
                     contents.for_each(|content| content.write(bytes, *value));
                 }
             }
-            Event::Look(at) => _ = looks.get(at).map(|look| account.look(trace, look)),
+            Event::Look(at) => {
+                let Some(look) = looks.get(at) else { continue };
+                account.look(trace, look);
+                // The recorder takes no value for granted that it has found.
+                while let Some(at) =
+                    begun.pop_if(|at| values.get(*at).is_some_and(|one| one.begun < time))
+                {
+                    awaited.push(at);
+                }
+                awaited.retain(|&at| {
+                    let Some(one) = values.get(at).filter(|one| one.written >= time) else {
+                        return false;
+                    };
+                    let content = account.contents.get(&look.memory.id);
+                    let is_found = content.is_some_and(|content| content.has(&one.value));
+                    if is_found {
+                        are_found.insert(at);
+                    }
+                    !is_found
+                });
+            }
             Event::Begin(at) => account.begin(at),
             Event::Told(at) => {
                 let told = works.get(at).and_then(|work| work.told);

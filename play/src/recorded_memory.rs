@@ -9,8 +9,8 @@ use cutape_model::{
 use cutape_registry::{CopyOp, Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::history::{At, Look, Memory, Work, Written, written};
-use crate::rows::read_by;
+use crate::history::{At, Look, Memory, Value, Work, Written, written};
+use crate::rows::{read_by, written_by};
 use crate::threads::known;
 
 /// What it knows.
@@ -86,14 +86,19 @@ impl RecordedMemory {
         };
         let completed = writes.completed();
         let mut written_values = Vec::new();
-        let works = Work::all(&completed, begun);
+        let works = Work::all(&completed, &begun);
         for one in &completed {
             if let CompletedBy::Call(call, time) = one.proof {
                 let proofs = found.proofs.entry(of_call(call).0).or_default();
                 proofs.push((call, time));
                 let values = values.get(&one.write.call).into_iter().flatten();
                 let values = values.filter(|value| value.0 == one.write.bytes);
-                written_values.extend(values.map(|value| (time, value.clone())));
+                let (begun, _) = begun(one.write.call).unwrap_or_default();
+                written_values.extend(values.map(|value| Value {
+                    value: value.clone(),
+                    begun,
+                    written: time,
+                }));
             }
         }
         for proofs in found.proofs.values_mut() {
@@ -123,6 +128,12 @@ impl RecordedMemory {
         });
         if is_pending {
             self.readers_of_pending.insert(call.index);
+        }
+        // Layers that do not follow each other: only the driver knows the rows.
+        if matches!(function.family, Family::Copy(CopyOp::Described(_)))
+            && written_by(function, call).is_empty()
+        {
+            self.given.insert(call.index);
         }
     }
 

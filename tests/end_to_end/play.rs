@@ -191,15 +191,15 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "WRONG_STRIDE",
             [
                 "cuMemcpy2D_v2(",
-                "at copy_rows+",
+                "  recorded: call ",
                 "pCopy.srcPitch: 32 recorded, 16 made",
             ],
         ),
         (
             "MISSING_COPY",
             [
-                "recorded: call 9 cuMemcpyHtoD_v2(dstDevice: memory#3",
-                "at add+",
+                "recorded: call 12 cuMemcpyHtoD_v2(dstDevice: memory#3",
+                "  recorded: call ",
                 "made:     cuModuleGetFunction(",
             ],
         ),
@@ -207,7 +207,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "KERNELS_SWAPPED",
             [
                 "cuLaunchKernel(kernel: fill",
-                "at launch+",
+                "  recorded: call ",
                 "kernel: fill recorded, saxpy made",
             ],
         ),
@@ -215,7 +215,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "WRONG_SIZE",
             [
                 "cuMemAlloc_v2(",
-                "at add+",
+                "  recorded: call ",
                 "bytesize: 1024 recorded, 256 made",
             ],
         ),
@@ -223,7 +223,7 @@ fn planted_mistakes_stop_at_the_call(folder: &Path) {
             "STREAM_FREED",
             [
                 "cuMemcpyDtoHAsync_v2(",
-                "at use_streams+",
+                "  recorded: call ",
                 "hStream: stream#2 recorded, ",
             ],
         ),

@@ -11,8 +11,9 @@ enum { WIDTH = 16, ROWS = 8, COUNT = 256 };
 static void copy_rows(void)
 {
     static unsigned char image[ROWS][2 * WIDTH];
-    for (size_t at = 0; at < sizeof image; at++)
-        image[0][at] = (unsigned char)(at * 7);
+    for (int row = 0; row < ROWS; row++)
+        for (int at = 0; at < 2 * WIDTH; at++)
+            image[row][at] = (unsigned char)(row * 32 + at * 7);
     CUdeviceptr pixels = 0;
     CHECK(cuMemAlloc(&pixels, WIDTH * ROWS));
     CUDA_MEMCPY2D copy = {
