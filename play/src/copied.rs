@@ -11,10 +11,10 @@ use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_registry::{Function, Waits};
 use rustc_hash::FxHashMap;
 
+use crate::call_id::CallId;
 use crate::cassette::Cassette;
 use crate::history::Written;
 use crate::host_pointers::HostPointers;
-use crate::player::CallId;
 use crate::recorded_memory::{RecordedMemory, is_copied};
 use crate::rows::{Copied, written_by};
 use crate::seen::Seen;

@@ -19,6 +19,7 @@
     )
 )]
 
+mod call_id;
 mod cassette;
 mod copied;
 mod exchange;
@@ -42,7 +43,8 @@ mod threads;
 mod unset;
 mod values;
 
+pub use call_id::CallId;
 pub use outcome::{Outcome, effects};
-pub use player::{CallId, Options, Player, Turn};
+pub use player::{Options, Player, Turn};
 pub use state::OnMismatch;
 pub use unset::{add_unset, read_unset, unset_text};

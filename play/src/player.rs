@@ -11,6 +11,7 @@ use cutape_diff::OneByOne;
 use cutape_format::{Call, MadeCall, Trace};
 use cutape_registry::{Function, Param, Role};
 
+use crate::call_id::CallId;
 use crate::copied::Copies;
 use crate::exchange::MOST_CALLS;
 use crate::kernels::Kernels;
@@ -47,15 +48,6 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Begun {
     what: What,
-}
-
-/// A recorded call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallId {
-    pub(crate) index: u64,
-    pub(crate) thread: u32,
-    /// Its position among the calls of the thread.
-    pub(crate) number: u64,
 }
 
 impl Begun {

@@ -75,10 +75,6 @@ int main(void)
     CHECK(cuLibraryGetGlobal(&counter, NULL, library, "counter"));
     run("with options", (CUfunction)kernel, counter);
     CHECK(cuLibraryUnload(library));
-
-    /* the promise takes no value */
-    CHECK(cuLibraryLoadData(&library, PTX_GLOBALS, NULL, NULL, 0, promise, NULL, 1));
-    CHECK(cuLibraryUnload(library));
     end();
     return success();
 }
