@@ -86,7 +86,7 @@ impl RecordedMemory {
         };
         let completed = writes.completed();
         let mut written_values = Vec::new();
-        let works = Work::all(&completed, &begun);
+        let works = Work::all(&completed, begun);
         for one in &completed {
             if let CompletedBy::Call(call, time) = one.proof {
                 let proofs = found.proofs.entry(of_call(call).0).or_default();

@@ -13,7 +13,7 @@ import run
 from run import SOURCES, Ended, machine
 
 DRIVER = ["--driver", os.environ["DRIVER"]] if "DRIVER" in os.environ else []
-# Of host_sees.c: what the host sees without a copy. It is recorded as a cassette.
+# Of host_sees.c: what the host sees without a copy.
 CASES = ["pinned", "registered", "managed", "variable", "indirect", "long", "once", "rounds", "thread"]
 CASES += ["copy", "values", "queries"]
 COLUMNS = ["bare s", "recorded s", "played s", "calls", "played", "unset", "result"]
@@ -28,7 +28,7 @@ def is_played(source):
 def row(name, program, cutape, results):
     """The cells of a program, and what is wrong."""
     sees = name.startswith("host_sees.")
-    options = [*DRIVER, "--cassette"] if sees else DRIVER
+    options = [*DRIVER, "--cassette"]
     # The null driver runs no kernels.
     device = ["env", "DEVICE=1"] if sees and DRIVER else []
     program, played_program = [*device, *program], program
