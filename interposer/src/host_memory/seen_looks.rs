@@ -103,14 +103,21 @@ impl Table {
     }
 }
 
-/// After a call that returned address and length of a variable of its third argument: a managed one is memory that launches reach without
-/// being given its address.
+/// After a call that returned the address of a variable of its third argument: a managed one is memory
+/// that launches reach without being given its address.
 pub(crate) fn found_variable(frame: &Frame) {
     let _errno = Errno::keep();
-    let [address, length] = [0, 1].map(|at| memory::word(frame.word(at)).unwrap_or(0));
-    if address == 0 || length == 0 || !seen::is_on() || !is_managed(address) {
+    let address = memory::word(frame.word(0)).unwrap_or(0);
+    if address == 0 || !seen::is_on() || !is_managed(address) {
         return;
     }
+    let [.., owner, name] = [0, 1, 2, 3].map(|at| frame.word(at));
+    // The runtime does not ask for the length.
+    // SAFETY: the call has succeeded with this owner and name, and writes a length of 4 or 8 bytes.
+    let length: Option<u64> = unsafe { ask(frame.function, |place| [0, place, owner, name]) };
+    let Some(length) = length.filter(|length| *length != 0) else {
+        return;
+    };
     if TABLE.lock().find(address).is_some() {
         return;
     }
@@ -118,7 +125,7 @@ pub(crate) fn found_variable(frame: &Frame) {
         length,
         context: current_context(),
         is_exclusive: !has_concurrent_managed_access(),
-        owner: Some(frame.word(2)),
+        owner: Some(owner),
         seen: Seen {
             has_lead: true,
             ..Seen::default()
