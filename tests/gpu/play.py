@@ -80,8 +80,9 @@ def main():
     for name, program in programs:
         cells, problems = row(name, program, package / "cutape", results)
         lines.append(f"{name:28}" + "".join(f"{cells.get(column, '-')!s:>12}" for column in COLUMNS))
-        print(lines[-1], file=sys.stderr, flush=True)
-        wrong += [f"{name}: {problem}" for problem in problems]
+        new = [f"{name}: {problem}" for problem in problems]
+        print("\n".join([lines[-1], *new]), file=sys.stderr, flush=True)
+        wrong += new
     print(f"{'program':28}" + "".join(f"{column:>12}" for column in COLUMNS))
     print("\n".join([*lines, "", *missing, *wrong, f"{len(programs)} programs, {len(wrong)} problems"]))
     print(machine(package / "cutape", results, package / "programs"))
