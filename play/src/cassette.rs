@@ -8,7 +8,7 @@ use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_model::{HostWrites, ObjectId, looked, looked_before};
 use rustc_hash::FxHashMap;
 
-use crate::history::{Memory, WORD, Written};
+use crate::history::{Memory, WORD, Written, fits};
 
 /// A look of the recorder.
 struct Look {
@@ -135,7 +135,8 @@ fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look
             Note::HostSeen(note, bytes) => (note, bytes, true),
             _ => continue,
         };
-        let Some((addresses, id)) = writes.noted_at(note.address) else {
+        let noted = writes.noted_at(note.address);
+        let Some((addresses, id)) = noted.filter(|(addresses, _)| fits(addresses)) else {
             continue;
         };
         let length = bytes.bytes.length().unwrap_or(0);

@@ -25,6 +25,14 @@ pub(crate) struct Memory {
     pub(crate) named: (u64, u64),
 }
 
+/// Whether there can be memory for the content of an allocation and what is known of its words: a
+/// recorder had it, a damaged trace may name any length.
+pub(crate) fn fits(addresses: &Range<u64>) -> bool {
+    let length = addresses.end.saturating_sub(addresses.start);
+    let all = usize::try_from(length.saturating_mul(2 + 16 / WORD));
+    all.is_ok_and(|all| Vec::<u8>::new().try_reserve_exact(all).is_ok())
+}
+
 /// What the recorder found in it.
 #[derive(Clone)]
 pub(crate) struct Look {
@@ -564,6 +572,23 @@ impl Account<'_> {
                     others: Vec::new(),
                 });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_of_any_length_are_no_fault() {
+        for (addresses, expected) in [
+            (0x1000..0x1000, true),
+            (0x1000..0x9000, true),
+            (0x1000..1 << 60, false),
+            (0..u64::MAX, false),
+        ] {
+            assert_eq!(fits(&addresses), expected, "{addresses:x?}");
         }
     }
 }

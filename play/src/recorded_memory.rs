@@ -9,7 +9,7 @@ use cutape_model::{
 use cutape_registry::{CopyOp, Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::history::{At, Look, Memory, Value, Work, Written, written};
+use crate::history::{At, Look, Memory, Value, Work, Written, fits, written};
 use crate::rows::{read_by, written_by};
 use crate::threads::known;
 
@@ -147,7 +147,9 @@ impl RecordedMemory {
                     self.seen.insert(call.index);
                 }
                 Note::HostChanged(note, bytes) => {
-                    let Some((addresses, id)) = writes.shared_at(note.address) else {
+                    let shared = writes.shared_at(note.address);
+                    let Some((addresses, id)) = shared.filter(|(addresses, _)| fits(addresses))
+                    else {
                         continue;
                     };
                     let is_after = note.is_after != 0;
