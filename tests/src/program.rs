@@ -305,9 +305,10 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 18] = [
+    const OTHERS: [&str; 19] = [
         "ctl", "diff", "endings", "execute", "faults", "forward", "growing", "hang", "loading",
-        "markers", "memory", "private", "ranks", "redact", "sandbox", "size", "sources", "stacks",
+        "markers", "memory", "play", "private", "ranks", "redact", "sandbox", "size", "sources",
+        "stacks",
     ];
 
     /// A program in a folder that no test knows would never run.
