@@ -402,7 +402,7 @@ fn little_space_is_said_in_time(folder: &Path) -> Verdict {
         ] {
             assert!(line.contains(words), "{words}: {line}");
         }
-        let length = line.split(" and it is ").nth(1).unwrap();
+        let length = line.split(" and it takes ").nth(1).unwrap();
         let length: u64 = length.split(' ').next().unwrap().parse().unwrap();
         assert!(
             length <= mebibytes && (size == "96m") == (length == 0),
