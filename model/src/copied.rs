@@ -174,6 +174,9 @@ pub struct DescribedAccess {
     pub start: u64,
     /// The rows: those of the first layer if the layers do not follow each other.
     pub extent: Extent,
+    /// How many times these rows are, and how many bytes apart: the layers that do not follow each
+    /// other.
+    pub layers: (u64, u64),
     /// The address past the last byte.
     pub end: u64,
     /// It is in the order of the call's stream. A batch may read before that, when it is enqueued.
@@ -208,6 +211,7 @@ impl DescribedAccess {
             true => Extent::flat(row.saturating_mul(rows)),
             false => Extent { row, pitch, rows },
         };
+        let layers = if is_dense { 1 } else { depth };
         let length = address(depth.saturating_sub(1), height.saturating_sub(1), row);
         Self {
             copy,
@@ -216,6 +220,7 @@ impl DescribedAccess {
             base: at.base,
             start,
             extent,
+            layers: (layers, layer.wrapping_mul(pitch)),
             end: start.saturating_add(length),
             is_in_order: true,
         }

@@ -10,7 +10,7 @@ use cutape_registry::{CopyOp, Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{At, Look, Memory, Value, Work, Written, fits, written};
-use crate::rows::{read_by, written_by};
+use crate::rows::read_by;
 use crate::threads::known;
 
 /// What it knows.
@@ -128,12 +128,6 @@ impl RecordedMemory {
         });
         if is_pending {
             self.readers_of_pending.insert(call.index);
-        }
-        // Layers that do not follow each other: only the driver knows the rows.
-        if matches!(function.family, Family::Copy(CopyOp::Described(_)))
-            && written_by(function, call).is_empty()
-        {
-            self.given.insert(call.index);
         }
     }
 

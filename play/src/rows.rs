@@ -17,11 +17,26 @@ fn lines(address: u64, (length, pitch, count): (u64, u64, u64)) -> Option<Vec<(u
     rows.collect()
 }
 
-/// The rows of one side of a copy; `None` if its layers do not follow each other.
+/// Rows of layers: their number and distance in bytes.
+fn layers(
+    address: u64,
+    (count, apart): (u64, u64),
+    rows: (u64, u64, u64),
+) -> Option<Vec<(u64, u64)>> {
+    let (_, _, rows_of_each) = rows;
+    let all = rows_of_each.checked_mul(count);
+    let count = all.filter(|&all| all <= MOST_ROWS).map(|_| count)?;
+    let layers =
+        (0..count).map(|layer| lines(address.checked_add(layer.checked_mul(apart)?)?, rows));
+    let layers: Option<Vec<_>> = layers.collect();
+    Some(layers?.concat())
+}
+
+/// The rows of one side of a copy; `None` if there are too many.
 pub(crate) fn rows_of(access: &DescribedAccess) -> Option<Vec<(u64, u64)>> {
     let extent = access.extent;
-    let is_all = access.start.checked_add(extent.span()) == Some(access.end);
-    is_all.then(|| lines(access.start, (extent.row, extent.pitch, extent.rows)))?
+    let rows = (extent.row, extent.pitch, extent.rows);
+    layers(access.start, access.layers, rows)
 }
 
 /// The host memory that copies of a graph launch read (1) or write (2).
@@ -40,10 +55,8 @@ pub(crate) fn rows_of_ranges(call: &Call<'_>, direction: u64) -> Vec<Copied> {
     let ranges = ranges.filter(|[kind, ..]| *kind == direction);
     ranges
         .filter_map(|&[_, address, row, pitch, rows, slice_pitch, slices, _]| {
-            let slices = lines(address, (row, slice_pitch, slices))?.into_iter();
-            let rows = slices.map(|(start, _)| lines(start, (row, pitch, rows)));
-            let rows: Option<Vec<_>> = rows.collect();
-            Some((address, rows?.concat()))
+            let rows = layers(address, (slices, slice_pitch), (row, pitch, rows))?;
+            Some((address, rows))
         })
         .collect()
 }
@@ -107,4 +120,28 @@ fn described_by(
     let described = described.into_iter();
     let side = described.filter(move |access| access.is_write == is_write);
     side.filter_map(|access| Some((access.start, rows_of(&access)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_layers() {
+        let two_of_two = vec![(10, 4), (26, 4), (110, 4), (126, 4)];
+        for (count, apart, rows, expected) in [
+            (1, 0, (4, 16, 2), Some(vec![(10, 4), (26, 4)])),
+            (2, 100, (4, 16, 2), Some(two_of_two)),
+            (0, 100, (4, 16, 2), Some(Vec::new())),
+            (2, u64::MAX, (4, 16, 2), None),
+            (1 << 20, 1, (4, 1, 1 << 20), None),
+            (u64::MAX, 1, (4, 1, 2), None),
+        ] {
+            assert_eq!(
+                layers(10, (count, apart), rows),
+                expected,
+                "{count} {apart}"
+            );
+        }
+    }
 }

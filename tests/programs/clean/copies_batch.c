@@ -1,5 +1,4 @@
 /* Batches of copies: host and device sides mixed, lines and boxes. */
-// not-played: rows of batches that the device brings are not delivered yet: the played program reads what it had
 #include "program.h"
 
 enum { WIDTH = 48, HEIGHT = 6, DEPTH = 2, BYTES = WIDTH * HEIGHT * DEPTH };

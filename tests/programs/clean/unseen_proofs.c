@@ -1,7 +1,7 @@
 /* The program knows that the device has written pinned memory, from what proves it in no call, or
  * only together with other work: a host function, a value that it polls, an event that a graph or a
  * context records, a context's end. What it writes there afterwards is what the device reads next. */
-// not-played: what a proof in no call shows is not delivered yet: the played program reads what it had
+// not-played: it changes what the device has written before its next call, and the recording has only that
 #include "program.h"
 
 #include <stdatomic.h>
