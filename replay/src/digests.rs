@@ -25,15 +25,15 @@ pub(crate) fn before(job: &mut Job<'_, '_>) {
         if let Note::Digest(note, ranges) = note
             && note.is_before != 0
         {
-            compare(job, note, &ranges);
+            compare(job, note, &ranges, true);
         }
     }
     // Behind them, because the call may end their context.
     order_before(job);
 }
 
-/// After a call was given to the driver.
-pub(crate) fn after(job: &mut Job<'_, '_>) {
+/// After a call, which was given to the driver if `is_issued`.
+pub(crate) fn after(job: &mut Job<'_, '_>, is_issued: bool) {
     let is_deep = job
         .call
         .notes()
@@ -53,7 +53,11 @@ pub(crate) fn after(job: &mut Job<'_, '_>) {
     order_after(job);
     for note in job.call.notes() {
         match note {
-            Note::Digest(note, ranges) if note.is_before == 0 => compare(job, note, &ranges),
+            Note::Digest(note, ranges) if note.is_before == 0 => {
+                // What a launch writes is not there without it.
+                let is_there = is_issued || !job.traits.is_launch;
+                compare(job, note, &ranges, is_there);
+            }
             Note::DigestSkipped(note) => {
                 job.report.note(skipped(note.reason));
                 if job.traits.is_launch {
@@ -304,10 +308,14 @@ fn zero(job: &mut Job<'_, '_>, note: ZeroedNote) {
 }
 
 /// Digests live ranges that were digested in the recording, to compare them when they are complete.
-fn compare(job: &mut Job<'_, '_>, note: DigestNote, ranges: &[(u64, u64)]) {
+fn compare(job: &mut Job<'_, '_>, note: DigestNote, ranges: &[(u64, u64)], is_there: bool) {
     let count = ranges.len() as u64;
     job.report.digests.recorded += count;
-    if let Err(why) = try_compare(job, note, ranges) {
+    let compared = match is_there {
+        true => try_compare(job, note, ranges),
+        false => Err("their launch was not re-issued".into()),
+    };
+    if let Err(why) = compared {
         job.report.digests.not_compared += count;
         job.report.note(format!("digests are not compared: {why}"));
         if job.traits.is_launch {

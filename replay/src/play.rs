@@ -211,7 +211,7 @@ fn close(job: &mut Job<'_, '_>, opened: Opened, is_issued: bool) {
         job.withdraw_late_writes();
     }
     if opened.has_digests {
-        digests::after(job);
+        digests::after(job, is_issued);
     }
     digests::launches::after(job, is_issued);
     if opened.has_digests {
