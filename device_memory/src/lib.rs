@@ -22,6 +22,7 @@
 
 mod breadcrumbs;
 mod calls;
+mod digest_notes;
 mod digests;
 mod exchanges;
 mod own_memory;

@@ -576,3 +576,27 @@ fn main() {
     println!("{} rows, {failures} failed", ROWS.len());
     assert_eq!(failures, 0);
 }
+
+#[test]
+fn a_library_option_without_a_value_needs_no_values() {
+    setup();
+    const HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: u32 = 0;
+    const BINARY_IS_PRESERVED: u32 = 1;
+    let mut library = 0_u64;
+    for (option, expected) in [
+        (BINARY_IS_PRESERVED, code::SUCCESS),
+        (HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE, code::INVALID_VALUE),
+    ] {
+        let words = [
+            out(&mut library),
+            text(driver::PTX),
+            0,
+            0,
+            0,
+            at(&option),
+            0,
+            1,
+        ];
+        assert_eq!(call("cuLibraryLoadData", &words), expected, "{option}");
+    }
+}

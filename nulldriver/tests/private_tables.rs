@@ -11,6 +11,8 @@ const CUDART: u128 = 0x6bd5fb6c_5bf4_e74a_8987_d93912fd9df9;
 const STORAGE: u128 = 0xc693336e_1121_df11_a8c3_68f355d89593;
 const INTEGRITY: u128 = 0xd4082055_bde6_704b_8d34_ba123c66e1f2;
 const CHECKS: u128 = 0x263e8860_7cd2_6143_92f6_bbd5006dfa7e;
+const THREAD_STORAGE: u128 = 0x42d85a81_23f6_cb47_8298_f6e78a3aecdc;
+const LARGE: u128 = 0x21318c60_9714_3248_8ca6_41ff7324c8f2;
 const HOOKS: u128 = 0xa094798c_2e74_2e74_93f2_0800200c0a66;
 
 /// Calls a slot of a table.
@@ -58,11 +60,24 @@ fn the_runtime_finds_what_it_calls() {
     ok("cuInit", &[0]);
     managed_variables_need_no_context();
     primary_contexts_are_current_before_they_exist();
+    contexts_have_numbers();
     values_are_stored_by_context();
     wrappers_become_modules();
     unknown_slots_are_named();
     codes_of_integrity_depend_on_the_time();
     buffers_of_hooks_hold_zeros();
+}
+
+/// As cuBLASLt asks before each matrix product.
+fn contexts_have_numbers() {
+    let context = make("cuCtxCreate_v4", &[0, 0, 0]);
+    let [mut current, mut number, mut expected] = [0_u64; 3];
+    assert_eq!(slot(THREAD_STORAGE, 2, &[out(&mut current)]), code::SUCCESS);
+    assert_eq!(current, context);
+    assert_eq!(slot(LARGE, 4, &[context, out(&mut number)]), code::SUCCESS);
+    ok("cuCtxGetId", &[context, out(&mut expected)]);
+    assert_eq!(number, expected);
+    ok("cuCtxDestroy_v2", &[context]);
 }
 
 /// Not through a table, but before the runtime has a context.

@@ -5,10 +5,10 @@
 use std::ops::Range;
 
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_model::{HostWrites, ObjectId, looked, looked_before};
+use cutape_model::{HostWrites, ObjectId};
 use rustc_hash::FxHashMap;
 
-use crate::history::{Memory, WORD, Written, fits};
+use crate::history::{Memory, WORD, Written, fits, time_of_look};
 
 /// A look of the recorder.
 struct Look {
@@ -128,7 +128,6 @@ impl Cassette {
 }
 
 fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look>) {
-    let left = call.leave.map_or(u64::MAX, |leave| leave.ticks);
     for note in call.notes() {
         let (note, bytes, is_seen) = match note {
             Note::HostChanged(note, bytes) => (note, bytes, false),
@@ -163,9 +162,8 @@ fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look
             address: note.address,
             bytes,
             time: match (is_seen, note.is_after != 0) {
-                (_, true) => looked(call).unwrap_or(left),
                 (true, false) => call.ticks,
-                (false, false) => looked_before(call).unwrap_or(call.ticks),
+                (_, is_after) => time_of_look(call, is_after),
             },
             when,
             writer,

@@ -8,8 +8,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use cutape_format::{Snapshot, Trace};
-use cutape_model::{CompletedBy, CompletedWrite, ObjectId, WrittenValue};
+use cutape_format::{Call, Snapshot, Trace};
+use cutape_model::{CompletedBy, CompletedWrite, ObjectId, WrittenValue, looked, looked_before};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The unit in which it is decided who has written memory, in bytes: the shortest value that a stream
@@ -44,6 +44,15 @@ pub(crate) struct Look {
     pub(crate) time: u64,
     /// The call and when it was entered; of looks after it.
     pub(crate) waited: Option<(u64, u64)>,
+}
+
+/// When the recorder had read the bytes that it found before a call, or after it, in ticks.
+pub(crate) fn time_of_look(call: &Call<'_>, is_after: bool) -> u64 {
+    let left = call.leave.map_or(u64::MAX, |leave| leave.ticks);
+    match is_after {
+        true => looked(call).unwrap_or(left),
+        false => looked_before(call).unwrap_or(call.ticks),
+    }
 }
 
 /// What work has written to it.

@@ -3,13 +3,11 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_model::{
-    CompletedBy, HostWrites, looked, looked_before, written_values as stream_values,
-};
+use cutape_model::{CompletedBy, HostWrites, written_values as stream_values};
 use cutape_registry::{CopyOp, Family, Function, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::history::{At, Look, Memory, Value, Work, Written, fits, written};
+use crate::history::{At, Look, Memory, Value, Work, Written, fits, time_of_look, written};
 use crate::rows::read_by;
 use crate::threads::known;
 
@@ -69,7 +67,7 @@ impl RecordedMemory {
                 }
                 let copy = matches!(function.family, Family::Copy(_));
                 let copy = copy.then_some((call.thread, call.number));
-                let looked = looked_before(&call).unwrap_or(call.ticks);
+                let looked = time_of_look(&call, false);
                 let has_source = has_source(function, &call) && !found.reads_pending(call.index);
                 if has_source {
                     found.given.insert(call.index);
@@ -132,7 +130,6 @@ impl RecordedMemory {
     }
 
     fn add_notes(&mut self, writes: &HostWrites, call: &Call<'static>, looks: &mut Vec<Look>) {
-        let left = call.leave.map_or(u64::MAX, |leave| leave.ticks);
         for note in call.notes() {
             match note {
                 Note::Readback(note, snapshot) => {
@@ -147,10 +144,7 @@ impl RecordedMemory {
                         continue;
                     };
                     let is_after = note.is_after != 0;
-                    let time = match is_after {
-                        true => looked(call).unwrap_or(left),
-                        false => looked_before(call).unwrap_or(call.ticks),
-                    };
+                    let time = time_of_look(call, is_after);
                     let look = Look {
                         memory: Memory {
                             id,

@@ -8,8 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use cutape_maps::{Mapping, mappings};
@@ -17,6 +16,7 @@ use cutape_registry::{RecorderSetting, asks_for_libcuda};
 use cutape_terminal::message;
 
 use crate::family::is_named_as_family;
+use crate::until_dropped::UntilDropped;
 
 /// How long a process may have the driver mapped before its first recorded call; the first
 /// interval.
@@ -40,37 +40,12 @@ pub(crate) struct Target {
     pub(crate) advice: &'static str,
 }
 
-/// Monitors until dropped.
-pub(crate) struct BypassMonitor {
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+/// Monitors until dropped. Without a thread only the warning is lost.
+pub(crate) fn start(target: Target) -> Option<UntilDropped> {
+    UntilDropped::start("bypass-monitor", move |stopped| monitor(&target, stopped)).ok()
 }
 
-impl BypassMonitor {
-    /// Starts to monitor.
-    pub(crate) fn start(target: Target) -> Self {
-        let (stop, stopped) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("bypass-monitor".to_owned())
-            .spawn(move || monitor(&target, &stopped));
-        Self {
-            stop: Some(stop),
-            // Without the thread only the warning is lost.
-            thread: thread.ok(),
-        }
-    }
-}
-
-impl Drop for BypassMonitor {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn monitor(target: &Target, stopped: &mpsc::Receiver<()>) {
+fn monitor(target: &Target, stopped: &Receiver<()>) {
     let libraries = Libraries {
         driver: Identity::of(&target.driver),
         harmless: target

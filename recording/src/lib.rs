@@ -25,6 +25,7 @@ mod signalled_pauses;
 mod signals;
 mod start_libraries;
 mod starter;
+mod until_dropped;
 mod words;
 
 pub use backend::{SelectedBackend, why_no_audit_here};

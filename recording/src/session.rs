@@ -19,7 +19,7 @@ use cutape_terminal::progress::{Progress, Unit};
 use cutape_terminal::signals::signal_name;
 
 use crate::backend::{self, SelectedBackend};
-use crate::bypass::{BypassMonitor, Target};
+use crate::bypass::{self, Target};
 use crate::created::CreatedFiles;
 use crate::family::{family, is_named_as_family, name_after_program, new_family};
 use crate::library_folder::LibraryFolder;
@@ -28,8 +28,9 @@ use crate::payloads;
 use crate::program_file;
 use crate::reservation::Reservation;
 use crate::settings::Settings;
-use crate::signalled_pauses::{PauseSignals, SignalledPauses};
+use crate::signalled_pauses::{self, PauseSignals};
 use crate::signals;
+use crate::until_dropped::UntilDropped;
 
 /// A running program.
 pub struct Session {
@@ -39,8 +40,8 @@ pub struct Session {
     old: Vec<PathBuf>,
     clock: TickClock,
     backend: SelectedBackend,
-    _monitor: BypassMonitor,
-    _pauses: Option<SignalledPauses>,
+    _monitor: Option<UntilDropped>,
+    _pauses: Option<UntilDropped>,
     created: CreatedFiles,
     folder: LibraryFolder,
     _reservation: Reservation,
@@ -133,7 +134,7 @@ pub fn start(
     let created = CreatedFiles::beside(&trace);
     let clock = TickClock::start();
     let child = spawn(&mut command, &program)?;
-    let monitor = BypassMonitor::start(Target {
+    let monitor = bypass::start(Target {
         process: child.id(),
         harmless: backend.mapped_at_start(folder.library(), &driver),
         driver,
@@ -141,7 +142,7 @@ pub fn start(
         not_recorded: folder.not_recorded(),
         advice: backend.advice(),
     });
-    let pauses = signals.map(|signals| SignalledPauses::start(signals, &trace, &old));
+    let pauses = signals.and_then(|signals| signalled_pauses::start(signals, &trace, &old));
     Ok(Session {
         child,
         trace,

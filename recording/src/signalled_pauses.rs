@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use cutape_format::{LiveControl, Trace};
@@ -14,6 +13,7 @@ use cutape_terminal::message;
 use crate::family::new_family;
 use crate::options::Recording;
 use crate::signals::UserSignal;
+use crate::until_dropped::UntilDropped;
 
 /// Between two looks whether a signal has come.
 const POLL: Duration = Duration::from_millis(20);
@@ -39,46 +39,23 @@ impl PauseSignals {
     }
 }
 
-/// Starts and pauses until dropped.
-pub(crate) struct SignalledPauses {
-    end: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl SignalledPauses {
-    /// For the processes that write to the family of a trace; `old` are its files that existed
-    /// before.
-    pub(crate) fn start(signals: PauseSignals, trace: &Path, old: &[PathBuf]) -> Self {
-        let mut pauses = Pauses {
-            signals,
-            trace: trace.to_owned(),
-            old: old.to_owned(),
-            // One may have come already.
-            seen: [0; 2],
-            recording: None,
-            told: BTreeSet::new(),
-        };
-        let (end, ended) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("signalled-pauses".to_owned())
-            .spawn(move || pauses.follow(&ended));
-        if let Err(error) = &thread {
+/// Starts and pauses until dropped, for the processes that write to the family of a trace; `old` are
+/// its files that existed before.
+pub(crate) fn start(signals: PauseSignals, trace: &Path, old: &[PathBuf]) -> Option<UntilDropped> {
+    let mut pauses = Pauses {
+        signals,
+        trace: trace.to_owned(),
+        old: old.to_owned(),
+        // One may have come already.
+        seen: [0; 2],
+        recording: None,
+        told: BTreeSet::new(),
+    };
+    UntilDropped::start("signalled-pauses", move |ended| pauses.follow(ended))
+        .inspect_err(|error| {
             message!("--start-signal and --stop-signal have no effect: {error}");
-        }
-        Self {
-            end: Some(end),
-            thread: thread.ok(),
-        }
-    }
-}
-
-impl Drop for SignalledPauses {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+        })
+        .ok()
 }
 
 struct Pauses {
@@ -94,7 +71,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    fn follow(&mut self, ended: &mpsc::Receiver<()>) {
+    fn follow(&mut self, ended: &Receiver<()>) {
         let mut listed = Instant::now();
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(POLL) {
             if let Some(signal) = self.next_signal() {

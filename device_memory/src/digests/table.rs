@@ -10,10 +10,9 @@ use cutape_order::Latest;
 
 use super::prepared::Prepared;
 use super::ranges::{Range, Ranges};
+use crate::digest_notes::{MOST_IN_NOTE, write_ranges, write_values};
 use crate::recorder::{Call, Recorder};
 
-/// Most ranges in a note, and values.
-const MOST_IN_NOTE: usize = 4096;
 /// Digests that a call of another thread can still make void.
 const RECENT: usize = 1024;
 
@@ -164,29 +163,14 @@ impl Table {
                 is_before: is_before.into(),
                 reach,
             };
-            recorder.note(note_kind::DIGEST, &mut |record| {
-                record.put_encoded(note)?;
-                for &(address, length) in ranges {
-                    record.put_number(address, 8)?;
-                    record.put_number(length, 8)?;
-                }
-                Some(())
-            });
+            write_ranges(recorder, note, ranges);
         }
     }
 
     /// Writes the digests that are complete, of all contexts.
     pub(super) fn collect(&mut self, recorder: &dyn Recorder) {
         for prepared in self.contexts.values_mut() {
-            for values in prepared.take_complete().chunks(MOST_IN_NOTE) {
-                recorder.note(note_kind::DIGEST_VALUES, &mut |record| {
-                    for &(number, value) in values {
-                        record.put_number(number, 8)?;
-                        record.put_number(value, 8)?;
-                    }
-                    Some(())
-                });
-            }
+            write_values(recorder, &prepared.take_complete());
         }
     }
 }

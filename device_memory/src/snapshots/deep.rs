@@ -14,6 +14,7 @@ use cutape_format::layout::{DigestNote, DigestVoidNote, digest_reach, note_kind}
 
 use super::memory::{Memory, lock, note_piece, read_range, wait_for_all_work};
 use super::pieces::{Divider, Piece};
+use crate::digest_notes::{MOST_IN_NOTE, write_ranges, write_values};
 use crate::recorder::{Call, Recorder};
 
 /// Of longer memory, so many bytes from each address on are looked at.
@@ -180,33 +181,27 @@ impl Deep {
         if !is_whole {
             return;
         }
-        let first = {
-            let mut state = self.lock();
-            let first = state.next;
-            state.next += ranges.len() as u64;
-            first
-        };
-        let note = DigestNote {
-            first,
-            context,
-            is_before: 0,
-            reach: digest_reach::PARAMETERS,
-        };
-        recorder.note(note_kind::DIGEST, &mut |record| {
-            record.put_encoded(note)?;
-            for &(address, length) in ranges {
-                record.put_number(address, 8)?;
-                record.put_number(length, 8)?;
-            }
-            Some(())
-        });
-        recorder.note(note_kind::DIGEST_VALUES, &mut |record| {
-            for (number, (address, _)) in (first..).zip(ranges) {
-                record.put_number(number, 8)?;
-                record.put_number(values.get(address).copied().unwrap_or(0), 8)?;
-            }
-            Some(())
-        });
+        for ranges in ranges.chunks(MOST_IN_NOTE) {
+            let first = {
+                let mut state = self.lock();
+                let first = state.next;
+                state.next += ranges.len() as u64;
+                first
+            };
+            let note = DigestNote {
+                first,
+                context,
+                is_before: 0,
+                reach: digest_reach::PARAMETERS,
+            };
+            write_ranges(recorder, note, ranges);
+            let value = |address| values.get(address).copied().unwrap_or(0);
+            let numbered = (first..).zip(ranges);
+            let values: Vec<(u64, u64)> = numbered
+                .map(|(number, (address, _))| (number, value(address)))
+                .collect();
+            write_values(recorder, &values);
+        }
     }
 }
 

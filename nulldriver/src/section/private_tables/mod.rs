@@ -3,8 +3,8 @@
 //! in bytes, except in that of context-local storage.
 //!
 //! NVIDIA documents none of them. The names, the slots and what is known of them are those that
-//! public reimplementations of the driver have found (ZLUDA, `dark_api`); nothing was measured, but
-//! that programs of the runtimes 12.9 and 13.0 run. A slot of which nothing is known answers
+//! public reimplementations of the driver have found (ZLUDA, `dark_api`). Measured is, where a comment
+//! says so, what a slot does, and that programs of the runtimes 12.9 and 13.0 run. A slot of which nothing is known answers
 //! NOT_SUPPORTED, with a line in the error log.
 
 pub(crate) mod context_storage;
