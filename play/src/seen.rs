@@ -1,6 +1,8 @@
 //! The content of memory that host and device share, as the program had it when the recorder had last
 //! looked there: what differs from it now, the program has written since.
 
+use std::ops::Range;
+
 use cutape_model::ObjectId;
 use rustc_hash::FxHashMap;
 
@@ -111,6 +113,7 @@ impl Content {
         };
         // What there is to be, with what the program has written.
         let mut new = now.clone();
+        let mut parts: Vec<Range<usize>> = Vec::new();
         let mut at = 0;
         while at < bytes.len() {
             let end = at + (WORD - (address + at as u64) % WORD) as usize;
@@ -120,13 +123,23 @@ impl Content {
             at = word.end;
             if let (Some(to), Some(from)) = (new.get_mut(word.clone()), bytes.get(word.clone()))
                 && is_last
-                && now.get(word.clone()) == known.get(word)
+                && now.get(word.clone()) == known.get(word.clone())
+                && to != from
             {
                 to.copy_from_slice(from);
+                match parts.last_mut() {
+                    Some(last) if last.end == word.start => last.end = word.end,
+                    _ => parts.push(word),
+                }
             }
         }
         known.copy_from_slice(&new);
-        new == now || memory::write(live, &new)
+        // Another thread may write what is between them.
+        let mut parts = parts.into_iter();
+        parts.all(|part| {
+            let address = live.wrapping_add(part.start as u64);
+            new.get(part).is_some_and(|bytes| memory::write(address, bytes))
+        })
     }
 
     /// Reads that part of it again.
