@@ -119,7 +119,8 @@ impl<'t> Reader<'t> {
         {
             self.state.apply(&known.effects, call, &mut |_| None);
             self.update(call.index);
-            if let Family::Graph(GraphOp::AddNode(_) | GraphOp::SetNode(_)) = known.function.family {
+            if let Family::Graph(GraphOp::AddNode(_) | GraphOp::SetNode(_)) = known.function.family
+            {
                 self.add_parts_of_node(known.function, call);
             }
         }

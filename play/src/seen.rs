@@ -138,7 +138,8 @@ impl Content {
         let mut parts = parts.into_iter();
         parts.all(|part| {
             let address = live.wrapping_add(part.start as u64);
-            new.get(part).is_some_and(|bytes| memory::write(address, bytes))
+            new.get(part)
+                .is_some_and(|bytes| memory::write(address, bytes))
         })
     }
 
