@@ -76,8 +76,8 @@ pub(crate) struct Work {
     begun: u64,
     /// The call that may have told the program that it is complete.
     told: Option<u64>,
-    /// The call that proves it complete, and when.
-    proof: Option<(u64, u64)>,
+    /// The calls that prove it complete, and when.
+    proofs: Vec<(u64, u64)>,
     /// The bytes are known without the recorder's looks.
     is_known: bool,
 }
@@ -98,13 +98,13 @@ impl Work {
         writes: &[CompletedWrite],
         begun: impl Fn(u64) -> Option<(u64, bool)>,
     ) -> Vec<Self> {
-        let proofs = writes.iter().filter_map(|one| match one.proof {
-            CompletedBy::Call(call, time) => {
-                Some(((one.write.call, one.write.bytes.start), (call, time)))
+        let mut proofs: FxHashMap<(u64, u64), Vec<(u64, u64)>> = FxHashMap::default();
+        for one in writes {
+            if let CompletedBy::Call(call, time) | CompletedBy::Also(call, time) = one.proof {
+                let work = (one.write.call, one.write.bytes.start);
+                proofs.entry(work).or_default().push((call, time));
             }
-            CompletedBy::With(_) | CompletedBy::None => None,
-        });
-        let proofs: FxHashMap<(u64, u64), (u64, u64)> = proofs.collect();
+        }
         let mut later: FxHashMap<(u64, u64), u64> = FxHashMap::default();
         for one in writes {
             if let CompletedBy::With(call) = one.proof {
@@ -116,9 +116,11 @@ impl Work {
             while let Some(&with) = later.get(&(call, start)).filter(|&&with| with > call) {
                 call = with;
             }
-            proofs.get(&(call, start)).copied()
+            proofs.get(&(call, start)).cloned().unwrap_or_default()
         };
-        let works = writes.iter().filter_map(|CompletedWrite { write, .. }| {
+        let works = writes.iter();
+        let works = works.filter(|one| !matches!(one.proof, CompletedBy::Also(..)));
+        let works = works.filter_map(|CompletedWrite { write, .. }| {
             let (begun, is_known) = begun(write.call)?;
             Some(Self {
                 call: write.call,
@@ -126,7 +128,7 @@ impl Work {
                 bytes: write.bytes.clone(),
                 begun,
                 told: write.known_since,
-                proof: proof(write.call, write.bytes.start),
+                proofs: proof(write.call, write.bytes.start),
             })
         });
         works.collect()
@@ -363,7 +365,7 @@ pub(crate) fn written(
         if !work.is_known {
             events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         }
-        if let Some((call, time)) = work.proof {
+        for &(call, time) in &work.proofs {
             let proved = proved_by.entry(call).or_default();
             if proved.is_empty() {
                 events.push((time, Event::Proof(call)));
@@ -562,6 +564,9 @@ impl Account<'_> {
             let Some(work) = self.works.get(at).filter(|work| !work.is_known) else {
                 continue;
             };
+            if work.proofs.first() != Some(&(call, time)) {
+                continue;
+            }
             let is_later = |other: &Work| {
                 let of_both = |content: &&Content| {
                     let memory = &content.memory.addresses;

@@ -111,34 +111,42 @@ impl Content {
         let (Some(now), Some(known)) = (memory::read(live, bytes.len()), known) else {
             return false;
         };
-        // What there is to be, with what the program has written.
-        let mut new = now.clone();
         let mut parts: Vec<Range<usize>> = Vec::new();
         let mut at = 0;
         while at < bytes.len() {
             let end = at + (WORD - (address + at as u64) % WORD) as usize;
             let word = at..end.min(bytes.len());
-            let writer = self.writers.get((offset as usize + at) / WORD as usize);
-            let is_last = call.is_none_or(|call| writer.is_none_or(|&last| last <= call));
             at = word.end;
-            if let (Some(to), Some(from)) = (new.get_mut(word.clone()), bytes.get(word.clone()))
-                && is_last
-                && now.get(word.clone()) == known.get(word.clone())
-                && to != from
-            {
-                to.copy_from_slice(from);
+            let writer = self
+                .writers
+                .get((offset as usize + word.start) / WORD as usize);
+            let is_last = call.is_none_or(|call| writer.is_none_or(|&last| last <= call));
+            let (Some(old), Some(new), Some(there)) = (
+                known.get_mut(word.clone()),
+                bytes.get(word.clone()),
+                now.get(word.clone()),
+            ) else {
+                return false;
+            };
+            if !is_last {
+                continue;
+            }
+            // Else the program has written there since.
+            if there == old && there != new {
                 match parts.last_mut() {
                     Some(last) if last.end == word.start => last.end = word.end,
                     _ => parts.push(word),
                 }
             }
+            // The recorder knew it then.
+            old.copy_from_slice(new);
         }
-        known.copy_from_slice(&new);
         // Another thread may write what is between them.
         let mut parts = parts.into_iter();
         parts.all(|part| {
             let address = live.wrapping_add(part.start as u64);
-            new.get(part)
+            bytes
+                .get(part)
                 .is_some_and(|bytes| memory::write(address, bytes))
         })
     }
