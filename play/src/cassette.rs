@@ -91,7 +91,7 @@ impl Cassette {
                 Err(damage) if look.when == When::After => {
                     found.after.entry(look.call).or_default().push(Written {
                         memory: look.memory,
-                        call: Some(look.call),
+                        call: look.call,
                         parts: Vec::new(),
                         missing: Some(damage.what.clone()),
                     });
@@ -272,8 +272,8 @@ fn written(
     (!parts.is_empty()).then(|| Written {
         memory: look.memory.clone(),
         call: match look.when {
-            When::After => Some(look.call),
-            _ => Some(writer.map_or(look.call, |writer| writer.saturating_sub(1))),
+            When::After => look.call,
+            _ => writer.map_or(look.call, |writer| writer.saturating_sub(1)),
         },
         parts,
         missing: None,

@@ -104,7 +104,7 @@ fn overlaps(content: &Content, address: u64, length: u64) -> bool {
 impl Content {
     /// Puts bytes, in words, at an offset and where the recording had them; not over what the work of
     /// a later call has written.
-    fn put(&mut self, address: u64, offset: u64, bytes: &[u8], call: Option<u64>) -> bool {
+    fn put(&mut self, address: u64, offset: u64, bytes: &[u8], call: u64) -> bool {
         let live = self.start.wrapping_add(offset);
         let known = self.bytes.get_mut(offset as usize..);
         let known = known.and_then(|known| known.get_mut(..bytes.len()));
@@ -120,7 +120,7 @@ impl Content {
             let writer = self
                 .writers
                 .get((offset as usize + word.start) / WORD as usize);
-            let is_last = call.is_none_or(|call| writer.is_none_or(|&last| last <= call));
+            let is_last = writer.is_none_or(|&last| last <= call);
             let (Some(old), Some(new), Some(there)) = (
                 known.get_mut(word.clone()),
                 bytes.get(word.clone()),
