@@ -8,14 +8,10 @@ use crate::exchange::Exchange;
 use crate::live::{Host, LiveCall};
 use crate::mismatch::{Difference, Mismatch};
 use crate::query::Sort;
-use crate::resume::Found;
-use crate::state::{OnMismatch, State};
-use crate::threads::ends_object;
+use crate::state::{Found, OnMismatch, State};
+use crate::threads::{LOOK_AHEAD, ends_object};
 use crate::unknown::has_memory;
 use crate::unset;
-
-/// How many recorded calls are looked at for one that matches, when the next one does not.
-pub(crate) const LOOK_AHEAD: usize = 64;
 
 /// Why a call is no recorded one.
 pub(crate) enum Unmatched {

@@ -5,14 +5,10 @@ use cutape_format::{Call, MadeCall};
 use cutape_registry::{Family, Kind};
 
 use crate::live::LiveCall;
-use crate::matching::LOOK_AHEAD;
 use crate::rows::written_by;
-use crate::state::{OnMismatch, State};
-use crate::threads::known;
+use crate::state::{Found, OnMismatch, State};
+use crate::threads::{LOOK_AHEAD, known};
 use crate::unknown::Since;
-
-/// A recorded call that a call of the program is or stands for: thread, call, and what was read.
-pub(crate) type Found = (usize, Call<'static>, MadeCall);
 
 impl State {
     /// What a call of the program is that is not the next recorded one of its thread.

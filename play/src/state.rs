@@ -1,7 +1,7 @@
 //! What the threads of a program that is played share.
 
 use cutape_diff::OneByOne;
-use cutape_format::Trace;
+use cutape_format::{Call, MadeCall, Trace};
 
 use crate::allowed::Allowed;
 use crate::copied::Copies;
@@ -40,6 +40,9 @@ impl OnMismatch {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 }
+
+/// A recorded call that a call of the program is or stands for: thread, call, and what was read.
+pub(crate) type Found = (usize, Call<'static>, MadeCall);
 
 /// What threads share.
 pub(crate) struct State {

@@ -12,6 +12,9 @@ use crate::kernels::Kernels;
 use crate::outcome::has_effect;
 use crate::query::{Sort, sort_of};
 
+/// How many recorded calls are looked at for one that matches, when the next one does not.
+pub(crate) const LOOK_AHEAD: usize = 64;
+
 /// A recorded thread.
 #[derive(Default)]
 pub(crate) struct Thread<'t> {
