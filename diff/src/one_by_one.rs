@@ -343,7 +343,11 @@ impl<'t> OneByOne<'t> {
             let facts = facts.get(number as usize);
             facts.map(|one| one.kind)
         };
-        let mut others: Vec<u32> = live.collect();
+        let others = live.filter(|&other| {
+            let facts = self.live.numbers.facts.get(other as usize);
+            facts.is_some_and(|facts| facts.created.is_some())
+        });
+        let mut others: Vec<u32> = others.collect();
         for &number in &call.created {
             let wanted = kind(&self.objects, number);
             let is_it = |&other: &u32| kind(&self.live.numbers.facts, other) == wanted;

@@ -429,17 +429,22 @@ impl Player {
                 what: What::Query(None),
             });
         };
-        let thread = state.thread().filter(|&thread| {
+        let own = state.thread();
+        let thread = own.filter(|&thread| {
             let own = state.threads.all.get_mut(thread);
             own.is_some_and(|own| own.sees(&recorded))
         });
-        if let Some(thread) = thread {
+        // The program learns from it that work is complete, which another call may have proved.
+        let found_complete = sort == Sort::Poll && recorded.succeeded();
+        if let Some(own) = thread.or(own.filter(|_| found_complete)) {
             let mut others = Looks::default();
-            while self.awaits(&mut others, &state, thread, &recorded) {
+            while self.awaits(&mut others, &state, own, &recorded) {
                 drop(state);
                 std::thread::sleep(SHORT_PAUSE);
                 state = self.lock();
             }
+        }
+        if let Some(thread) = thread {
             state.show_before(recorded.index, true);
             self.begin_memory(&mut state, thread, &recorded, None);
         }
