@@ -41,7 +41,7 @@ type Addresses<'a> = &'a dyn Fn(&Call<'_>, &mut dyn FnMut(u64));
 /// In which bytes of its kernel's parameters a launch differs.
 #[derive(Clone, Debug)]
 pub struct Unequal {
-    /// The kernel's name.
+    /// The kernel's name; empty for a kernel of which the driver's documented functions do not tell.
     pub kernel: String,
     /// By offset.
     pub bytes: Vec<Range<u32>>,
@@ -210,7 +210,7 @@ impl<'t> OneByOne<'t> {
     /// compared from now on, and it is. The kernel and the bytes.
     pub fn mask_unequal(&mut self, recorded: u64, live: &Call<'_>) -> Option<Unequal> {
         let compared = self.compared(recorded, live)?;
-        let kernel = compared.kernel?;
+        let kernel = compared.kernel.unwrap_or_default();
         for &(byte, bits) in &compared.words {
             self.masks.add(&kernel, byte, bits);
         }
@@ -487,7 +487,7 @@ impl Asked {
         let mut objects: Vec<(u32, u32)> = refs.chain(self.launched.zip(live.launched)).collect();
         let mut words = Vec::new();
         for (&(byte, one), (at, other)) in self.words.iter().zip(live.words) {
-            let mask = masks.at(self.kernel.as_deref(), byte);
+            let mask = masks.at(self.kernel.as_deref().unwrap_or_default(), byte);
             let bits = match (one, other) {
                 _ if byte != at => return None,
                 _ if mask == u64::MAX => 0,

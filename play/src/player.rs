@@ -80,7 +80,18 @@ impl Begun {
             index,
             thread,
             number,
+            address: Self::address(&effect.recorded),
         })
+    }
+
+    /// Where the memory is that a recorded call made.
+    fn address(recorded: &Call<'_>) -> Option<u64> {
+        let params = known(recorded)?.params;
+        let is_made = |param: &Param| match param.role {
+            Role::Make(kind, _) => kind.is_address(),
+            _ => false,
+        };
+        recorded.out(params.iter().position(is_made)?)
     }
 }
 
