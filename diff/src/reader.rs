@@ -93,6 +93,19 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// The function or kernel that a call launches.
+    pub(crate) fn launched(&self, call: &Call<'_>) -> Option<u32> {
+        let Family::Launch(op) = cutape_registry::function(&call.signature.name)?.family else {
+            return None;
+        };
+        let handle = call.argument(op.function()?.into());
+        let found = self.state.objects.resolve(Kind::Function, handle);
+        let found = found
+            .known()
+            .or_else(|| self.state.objects.resolve(Kind::Kernel, handle).known());
+        self.numbers.of(found?)
+    }
+
     /// The plan of a call's function, out of the table while the call is looked at, which needs the
     /// rest of `self`; and where it was.
     fn take_plan(&mut self, call: &Call<'_>) -> (usize, Plan) {

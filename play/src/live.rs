@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use cutape_format::layout::field;
-use cutape_format::{Call, MadeCall, Snapshot};
+use cutape_format::{Bytes, Call, MadeCall, Snapshot};
 use cutape_model::described_accesses_in;
 use cutape_registry::{
     CopyOp, Family, Field, Function, INTEGER_REGISTERS, ImageSource, LaunchOp, LinkOp, Location,
@@ -55,7 +55,7 @@ impl LiveCall<'_> {
         };
         let mut ranges = reading.source_ranges().into_iter();
         for snapshot in recorded.snapshots() {
-            match reading.bytes(&snapshot, &mut ranges) {
+            match reading.bytes(&snapshot, &mut ranges).or_of_file(&snapshot) {
                 Found::Bytes(bytes) => {
                     made.put_before(snapshot.parameter, snapshot.field, bytes.as_deref());
                 }
@@ -112,8 +112,21 @@ pub(crate) struct Host<'h> {
 enum Found {
     /// The program's bytes; `None` if they cannot be read.
     Bytes(Option<Vec<u8>>),
-    /// It is not compared.
+    /// They are the recorded ones, or not compared.
     AsRecorded,
+}
+
+impl Found {
+    /// Bytes that the recording left in a file, which need not be on this machine, are compared by
+    /// their digest.
+    fn or_of_file(self, snapshot: &Snapshot<'_>) -> Self {
+        match (&self, snapshot.bytes) {
+            (Self::Bytes(Some(bytes)), Bytes::InFile(range)) if range.has_digest_of(bytes) => {
+                Self::AsRecorded
+            }
+            _ => self,
+        }
+    }
 }
 
 struct Reading<'a> {
