@@ -83,11 +83,17 @@ impl LiveCall<'_> {
                         | Role::InOut(_)
                 )
             });
-            if is_read && snapshot.field == field::POINTEE {
-                let address = arguments.get(position).copied().unwrap_or(0);
+            let address = arguments.get(position).copied().unwrap_or(0);
+            let address = match snapshot.field {
+                field::POINTEE if is_read => Some(address),
+                // The graphs of a conditional node.
+                field::ELEMENTS => member_at(self.function, position, "phGraph_out", address),
+                _ => None,
+            };
+            if let Some(address) = address {
                 let length = snapshot.bytes.length().unwrap_or(0);
                 let bytes = memory::read(address, length as usize);
-                made.put_after(snapshot.parameter, field::POINTEE, bytes.as_deref());
+                made.put_after(snapshot.parameter, snapshot.field, bytes.as_deref());
             }
         }
     }
@@ -220,18 +226,8 @@ impl Reading<'_> {
         std::fs::read(String::from_utf8(name).ok()?).ok()
     }
 
-    /// A member of the struct that a parameter points at, by the last part of its name.
     fn member(&self, position: usize, name: &str) -> Option<u64> {
-        let (field, address) = self.member_of(position, name, self.argument(position))?;
-        memory::word(address.checked_add(field.offset.into())?)
-    }
-
-    fn member_of(&self, position: usize, name: &str, address: u64) -> Option<(&Field, u64)> {
-        let c_type = self.function.params.get(position)?.c_type;
-        let structure = cutape_registry::structure_behind(c_type)?;
-        let mut fields = structure.fields.iter();
-        let field = fields.find(|field| field.name.rsplit('.').next() == Some(name))?;
-        Some((field, address))
+        member_at(self.function, position, name, self.argument(position))
     }
 
     /// The parameters of a kernel, packed; `None` if the recording does not say how.
@@ -286,7 +282,7 @@ impl Reading<'_> {
         let bytes = self.recorded.snapshot(position, field::POINTEE)?;
         let bytes = bytes.bytes.inline()?;
         let handles = ["func", "kern"].into_iter().filter_map(|name| {
-            let (field, _) = self.member_of(position, name, 0)?;
+            let field = member_of(self.function, position, name)?;
             let word = bytes.get(field.offset as usize..)?.first_chunk()?;
             Some(u64::from_le_bytes(*word))
         });
@@ -324,6 +320,20 @@ impl Reading<'_> {
         };
         ranges.map(live).collect()
     }
+}
+
+/// A member of the struct that a parameter points at, by the last part of its name.
+fn member_of(function: &Function, position: usize, name: &str) -> Option<&'static Field> {
+    let c_type = function.params.get(position)?.c_type;
+    let structure = cutape_registry::structure_behind(c_type)?;
+    let mut fields = structure.fields.iter();
+    fields.find(|field| field.name.rsplit('.').next() == Some(name))
+}
+
+/// Its value in the struct at an address.
+fn member_at(function: &Function, position: usize, name: &str, address: u64) -> Option<u64> {
+    let field = member_of(function, position, name)?;
+    memory::word(address.checked_add(field.offset.into())?)
 }
 
 /// Rows of memory: address, length; `None` if they are not known.
