@@ -20,6 +20,7 @@ cutape_tests::tests![
     a_debugger_runs_the_program,
     bytes_that_nothing_has_set_are_learned,
     objects_end_in_any_order,
+    memory_is_where_it_was,
     a_program_that_ends_early_is_no_match,
     with_warn_the_program_goes_on,
     bytes_that_the_recording_lacks_are_no_zeros,
@@ -346,6 +347,16 @@ fn objects_end_in_any_order(folder: &Path) {
     let (trace, _) = recorded(folder, &[&changed(folder, &[])]);
     let reversed = changed(folder, &["FREED_REVERSED"]);
     run(&mut play(&trace, &[], &[&reversed])).assert(0);
+}
+
+fn memory_is_where_it_was(folder: &Path) {
+    let program = with_macros(folder, "addresses", "play/addresses.c", &[]);
+    let (trace, output) = recorded(folder, &[&program]);
+    for _ in 0..2 {
+        let played = run(&mut play(&trace, &[], &[&program]));
+        played.assert_code(0);
+        assert_eq!(played.stdout, output.stdout);
+    }
 }
 
 fn a_program_that_ends_early_is_no_match(folder: &Path) {
