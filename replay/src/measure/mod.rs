@@ -1,4 +1,6 @@
 //! How long calls take.
 
 pub(crate) mod clock;
+pub(crate) mod events;
 pub(crate) mod timing;
+pub(crate) mod tracer;
