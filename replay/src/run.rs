@@ -168,6 +168,9 @@ fn play_all<'t>(
     player.observer = hooks.observer;
     player.issuer.measure = Measure::new(options.timing, chosen);
     let tracer = options.tracer.as_ref().map(|tracer| &tracer.0);
+    if let Some(tracer) = tracer {
+        tracer.begins().map_err(|why| Error::Measure { why })?;
+    }
     let wants_events = tracer.is_some_and(|tracer| tracer.wants_events());
     player.issuer.events = wants_events.then(WorkEvents::default);
     player.report.randomised = is_randomised();

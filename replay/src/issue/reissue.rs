@@ -157,7 +157,7 @@ impl Job<'_, '_> {
         waits: bool,
     ) -> Result<Code, cutape_driver::CallError> {
         let patience = self.issuer.patience();
-        let (call, thread) = (self.call.index, self.call.thread);
+        let call = self.call.index;
         let options = self.options;
         let Some(Tracer(tracer)) = &options.tracer else {
             return self
@@ -171,7 +171,7 @@ impl Job<'_, '_> {
         let result = self.player.while_lent(|api| {
             tracer.enters(call);
             let result = call_driver(api, self.function, args, waits, patience);
-            tracer.leaves(call, thread);
+            tracer.leaves(call);
             result
         });
         let state = &mut **self.player;

@@ -7,13 +7,20 @@ use std::time::{Duration, Instant};
 /// Is told of each call that the driver gets, on the thread that makes it. The replay's own calls
 /// are not among them.
 pub trait CallTracer: Send + Sync {
+    /// The driver is loaded and has got no call.
+    ///
+    /// # Errors
+    /// Why nothing can be measured, which ends the replay.
+    fn begins(&self) -> Result<(), String>;
+
     /// The driver gets the call next.
     fn enters(&self, call: u64);
 
-    /// The driver has returned. `thread` is the recorded one, by ordinal.
-    fn leaves(&self, call: u64, thread: u32);
+    /// The driver has returned.
+    fn leaves(&self, call: u64);
 
-    /// Whether the replay is to put events around work, for [`Self::ran`].
+    /// Whether the replay is to put events around work, for [`Self::ran`]. Asked after
+    /// [`Self::begins`].
     fn wants_events(&self) -> bool;
 
     /// The work of a call ran on the device, by events around it.
