@@ -44,6 +44,7 @@ mod minimize;
 mod one_rank;
 mod one_rank_verbs;
 mod play;
+mod profile;
 mod programs;
 mod project_file;
 mod race;
@@ -119,6 +120,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("one_rank", one_rank::add_to),
     ("one_rank_verbs", one_rank_verbs::add_to),
     ("play", play::add_to),
+    ("profile", profile::add_to),
     ("project_file", project_file::add_to),
     ("rank_devices", rank_devices::add_to),
     ("rank_flags", rank_flags::add_to),
