@@ -62,19 +62,25 @@ impl Summary {
                 format_args!("device {}: {}", device.ordinal, device.name),
             );
         }
-        let recorded = match self.recorded_wall_ns {
-            Some(time) => format!(" (recorded: {})", quantity::time(time)),
-            None => String::new(),
-        };
         line(
             out,
             format_args!(
-                "time: {}{recorded}; the GPU had work for {}, {} of it",
+                "time: {}; the GPU had work for {}, {} of it",
                 spread(self.wall_ns),
                 spread(self.busy_ns),
                 share(self.busy_ns.median, self.wall_ns.median)
             ),
         );
+        if let Some(recorded) = self.recorded_wall_ns {
+            line(
+                out,
+                format_args!(
+                    "recorded: {}, of which the same work is {}",
+                    quantity::time(recorded),
+                    share(self.busy_ns.median, recorded as f64)
+                ),
+            );
+        }
         let Some(run) = profile.runs.get(self.run) else {
             return;
         };
@@ -281,7 +287,7 @@ fn timeline_text(timeline: &Timeline, out: &mut String) {
     }
 }
 
-/// Bytes a second of a copy, waves and occupancy of a kernel.
+/// Bytes a second of a copy, waves of a kernel.
 fn detail(row: &WorkRow) -> String {
     if let Some(speed) = row.bytes_per_second {
         return match speed {
@@ -290,7 +296,8 @@ fn detail(row: &WorkRow) -> String {
         };
     }
     match row.occupancy {
-        Some(known) => format!("{:.1}w {:.0}%", known.waves, known.occupancy * 100.0),
+        Some(known) if known.waves < 9.95 => format!("{:.1} waves", known.waves),
+        Some(known) => format!("{:.0} waves", known.waves),
         None => String::new(),
     }
 }

@@ -1,7 +1,7 @@
 /* Writes what CUPTI measures of an unmodified program: one line of JSON for each kernel, copy and
  * memset. Loaded by the driver itself:
  *     CUDA_INJECTION64_PATH=/…/activities.so ACTIVITIES_CUPTI=/…/libcupti.so ACTIVITIES_OUT=FILE program
- * The offsets are those of CUPTI 12 and 13; profile/src/cupti/record.rs says how they are checked.
+ * The offsets are those of CUPTI 12 and 13; measure/src/gpu/record.rs has the same.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
