@@ -100,8 +100,10 @@ fn clocks(samples: &Samples) -> Option<Clocks> {
     })
 }
 
-/// The functions that are asked.
+/// The library's functions, and the devices with their UUIDs.
 struct Nvml {
+    _library: Library,
+    devices: Vec<(Device, String)>,
     clock: GetNumberOf,
     temperature: GetNumberOf,
     power: GetNumber,
@@ -109,18 +111,18 @@ struct Nvml {
 }
 
 fn take(is_over: &AtomicBool) -> Vec<Samples> {
-    let Some((_library, nvml, devices)) = open() else {
+    let Some(nvml) = Nvml::open() else {
         return Vec::new();
     };
+    let devices = nvml.devices.iter();
     let mut samples: Vec<Samples> = devices
-        .iter()
         .map(|(_, uuid)| Samples {
             uuid: uuid.clone(),
             ..Samples::default()
         })
         .collect();
     while !is_over.load(Ordering::Relaxed) {
-        for ((device, _), samples) in devices.iter().zip(&mut samples) {
+        for ((device, _), samples) in nvml.devices.iter().zip(&mut samples) {
             nvml.sample(*device, samples);
         }
         std::thread::sleep(PAUSE);
@@ -156,43 +158,44 @@ impl Nvml {
     }
 }
 
-/// The library, its functions, and the devices with their UUIDs.
-fn open() -> Option<(Library, Nvml, Vec<(Device, String)>)> {
-    type Init = unsafe extern "C" fn() -> u32;
-    type GetCount = unsafe extern "C" fn(*mut u32) -> u32;
-    type GetHandle = unsafe extern "C" fn(u32, *mut Device) -> u32;
-    // SAFETY: loading runs the library's initialisers, as its users expect. The types of its
-    // functions are those of its manual; each writes where it is told.
-    unsafe {
-        let library = Library::new("libnvidia-ml.so.1").ok()?;
-        let init = *library.get::<Init>(b"nvmlInit_v2\0").ok()?;
-        let get_count = *library.get::<GetCount>(b"nvmlDeviceGetCount_v2\0").ok()?;
-        let get_handle = *library
-            .get::<GetHandle>(b"nvmlDeviceGetHandleByIndex_v2\0")
-            .ok()?;
-        let get_uuid = *library.get::<GetText>(b"nvmlDeviceGetUUID\0").ok()?;
-        let nvml = Nvml {
-            clock: *library.get(b"nvmlDeviceGetClockInfo\0").ok()?,
-            temperature: *library.get(b"nvmlDeviceGetTemperature\0").ok()?,
-            power: *library.get(b"nvmlDeviceGetPowerUsage\0").ok()?,
-            reasons: *library
-                .get(b"nvmlDeviceGetCurrentClocksThrottleReasons\0")
-                .ok()?,
-        };
-        let mut count = 0;
-        if init() != 0 || get_count(&raw mut count) != 0 {
-            return None;
+impl Nvml {
+    fn open() -> Option<Self> {
+        type Init = unsafe extern "C" fn() -> u32;
+        type GetCount = unsafe extern "C" fn(*mut u32) -> u32;
+        type GetHandle = unsafe extern "C" fn(u32, *mut Device) -> u32;
+        // SAFETY: loading runs the library's initialisers, as its users expect. The types of its
+        // functions are those of its manual; each writes where it is told.
+        unsafe {
+            let library = Library::new("libnvidia-ml.so.1").ok()?;
+            let init = *library.get::<Init>(b"nvmlInit_v2\0").ok()?;
+            let get_count = *library.get::<GetCount>(b"nvmlDeviceGetCount_v2\0").ok()?;
+            let get_handle = *library
+                .get::<GetHandle>(b"nvmlDeviceGetHandleByIndex_v2\0")
+                .ok()?;
+            let get_uuid = *library.get::<GetText>(b"nvmlDeviceGetUUID\0").ok()?;
+            let mut count = 0;
+            if init() != 0 || get_count(&raw mut count) != 0 {
+                return None;
+            }
+            let devices = (0..count.min(DEVICES)).filter_map(|number| {
+                let mut device = std::ptr::null_mut();
+                let mut uuid: [c_char; 96] = [0; 96];
+                let known = get_handle(number, &raw mut device) == 0
+                    && get_uuid(device, uuid.as_mut_ptr(), 96) == 0;
+                let uuid = CStr::from_ptr(uuid.as_ptr()).to_string_lossy().into_owned();
+                known.then_some((device, uuid))
+            });
+            Some(Self {
+                devices: devices.collect(),
+                clock: *library.get(b"nvmlDeviceGetClockInfo\0").ok()?,
+                temperature: *library.get(b"nvmlDeviceGetTemperature\0").ok()?,
+                power: *library.get(b"nvmlDeviceGetPowerUsage\0").ok()?,
+                reasons: *library
+                    .get(b"nvmlDeviceGetCurrentClocksThrottleReasons\0")
+                    .ok()?,
+                _library: library,
+            })
         }
-        let devices = (0..count.min(DEVICES)).filter_map(|number| {
-            let mut device = std::ptr::null_mut();
-            let mut uuid = [0 as c_char; 96];
-            let known = get_handle(number, &raw mut device) == 0
-                && get_uuid(device, uuid.as_mut_ptr(), 96) == 0;
-            let uuid = CStr::from_ptr(uuid.as_ptr()).to_string_lossy().into_owned();
-            known.then_some((device, uuid))
-        });
-        let devices = devices.collect();
-        Some((library, nvml, devices))
     }
 }
 

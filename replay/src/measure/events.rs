@@ -1,6 +1,7 @@
 //! When work runs on the device, by an event before it and one after it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::{Duration, Instant};
 
 use crate::api::Api;
@@ -34,9 +35,8 @@ impl WorkEvents {
     /// Puts an event before the work of a call into a live stream, whose context is current.
     pub(crate) fn before(&mut self, api: &Api, call: u64, stream: (u64, bool)) -> Option<()> {
         let context = api.current_context().ok().filter(|&context| context != 0)?;
-        if !self.bases.contains_key(&context) {
-            let base = base(api, stream)?;
-            self.bases.insert(context, base);
+        if let Entry::Vacant(vacant) = self.bases.entry(context) {
+            vacant.insert(base(api, stream)?);
         }
         let (before, after) = (self.event(api, context)?, self.event(api, context)?);
         api.record_mark(before, stream.0, stream.1).ok()?;
