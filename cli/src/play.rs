@@ -7,18 +7,21 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cutape_diff::Masks;
 use cutape_format::Trace;
-use cutape_play::{OnMismatch, Outcome, effects, read_unset, unset_text};
+use cutape_play::{Allowed, OnMismatch, Outcome, effects, read_unset, unset_text};
 use cutape_recording::{exit_code, run_with_driver};
 use cutape_registry::NullSetting;
 use cutape_render::quantity;
 use serde_json::json;
 
+use self::update::{Differing, differing, update_lines};
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::input;
 use cutape_terminal::library;
 use cutape_terminal::message;
 use cutape_terminal::output::ReportFile;
 use cutape_terminal::private_folder::PrivateFolder;
+
+mod update;
 
 /// What `play` takes.
 #[derive(clap::Args)]
@@ -30,10 +33,19 @@ pub(crate) struct Arguments {
     /// What follows a call that is not the recorded one.
     ///
     /// stop ends the program. warn reports the call, and goes on at the next
-    /// recorded call that matches.
+    /// recorded call that matches. unknown does, too, and ends the program when it
+    /// would get bytes that the recording does not tell any more.
     #[arg(long, value_parser = on_mismatch(), default_value = "stop", value_name = "ACTION")]
     #[arg(verbatim_doc_comment, hide_possible_values = true)]
     on_mismatch: OnMismatch,
+    /// Launches of kernels with such a name, or calls of a function, may differ, be
+    /// left out or come in addition: kernel:PATTERN or call:FUNCTION. The recorded
+    /// results stand for theirs. May be given several times.
+    #[arg(long, value_name = "CALLS", value_parser = allowed, verbatim_doc_comment)]
+    allow: Vec<String>,
+    /// Go on as with --on-mismatch unknown, and list what has to be recorded anew.
+    #[arg(long, conflicts_with = "on_mismatch")]
+    update: bool,
     /// Bytes of kernel parameters in this file do not count.
     ///
     /// Programs pass kernels structs whose padding and unused members hold what
@@ -65,10 +77,17 @@ and bytes that come from the device, are the recorded ones; no kernel runs.
 Exit status: the program's; 1 if a call was not the recorded one, or if the
 program ended before the recording; 2 unusable input.";
 
+/// A value of `--allow`.
+fn allowed(text: &str) -> Result<String, &'static str> {
+    let is_one = Allowed::default().add(text);
+    let wrong = "give kernel:PATTERN, or call:FUNCTION with a function of the driver";
+    is_one.then(|| text.to_owned()).ok_or(wrong)
+}
+
 /// The values of `--on-mismatch`.
 fn on_mismatch() -> impl TypedValueParser<Value = OnMismatch> {
     let words = PossibleValuesParser::new(OnMismatch::ALL.map(OnMismatch::word));
-    words.try_map(|word| OnMismatch::of_word(&word).ok_or("neither of them"))
+    words.try_map(|word| OnMismatch::of_word(&word).ok_or("none of them"))
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -90,8 +109,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         ),
         (
             NullSetting::PlayMismatch,
-            arguments.on_mismatch.word().into(),
+            match arguments.update {
+                true => OnMismatch::Unknown.word().into(),
+                false => arguments.on_mismatch.word().into(),
+            },
         ),
+        (NullSetting::PlayAllow, arguments.allow.join("\n").into()),
     ];
     let settings = settings.into_iter().chain(unset.settings()?);
     let settings = settings.map(|(setting, value)| (setting.name().to_owned(), value));
@@ -114,6 +137,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(text) = &ended_early {
         message!("{text}");
     }
+    let differing = differing(&outcome.mismatches);
+    if arguments.update {
+        for line in update_lines(&arguments.trace, &differing) {
+            message!("{line}");
+        }
+    }
     if let Some(report) = report {
         let program = arguments.program.iter().map(|word| word.to_string_lossy());
         let all = json!({
@@ -123,6 +152,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "calls": {"recorded": recorded, "played": outcome.played},
             "mismatches": outcome.mismatches,
             "ended_early": ended_early,
+            "record_anew": differing.iter().map(Differing::json).collect::<Vec<_>>(),
         });
         report.write(&format!("{all:#}\n"))?;
     }

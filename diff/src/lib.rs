@@ -54,7 +54,7 @@ use cutape_format::{Error, Trace, WalkSummary};
 
 pub use aligned::Aligned;
 pub use masks::Masks;
-pub use one_by_one::{OneByOne, Unequal};
+pub use one_by_one::{OneByOne, Unequal, Used};
 pub use report::{
     CallSite, Change, Difference, Kind, LeftOut, Report, Setting, Side, Spread, Times, UnsetBytes,
 };

@@ -48,8 +48,8 @@ impl Masks {
     }
 
     /// The bits of the eight bytes at an offset that do not count.
-    pub(crate) fn at(&self, kernel: Option<&str>, byte: u32) -> u64 {
-        let bytes = kernel.and_then(|kernel| self.by_kernel.get(kernel));
+    pub(crate) fn at(&self, kernel: &str, byte: u32) -> u64 {
+        let bytes = self.by_kernel.get(kernel);
         let bits = bytes.and_then(|bytes| bytes.get(&byte));
         bits.copied().unwrap_or(0)
     }
@@ -72,7 +72,9 @@ impl Masks {
         part: Part<'p>,
     ) -> Option<Part<'p>> {
         let mask = match label.byte {
-            Some(byte) if label.name == KERNEL_PARAMETERS => self.at(kernel, byte),
+            Some(byte) if label.name == KERNEL_PARAMETERS => {
+                self.at(kernel.unwrap_or_default(), byte)
+            }
             _ => 0,
         };
         match (mask, part) {

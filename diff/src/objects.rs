@@ -1,5 +1,6 @@
 //! The objects of a trace, numbered in the order in which they became known.
 
+use cutape_format::Call;
 use cutape_model::{Changes, IntervalMap, ObjectId, Origin, State};
 use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
@@ -51,6 +52,10 @@ pub(crate) struct Numbers {
     unseen: FxHashMap<(Kind, u64), u32>,
     /// Reserved address ranges, which hold no memory of the model.
     reservations: IntervalMap<u32>,
+    /// Memory of allocation nodes, until other memory is there.
+    node_memory: IntervalMap<u32>,
+    /// The graphs of conditional nodes, by handle.
+    bodies: FxHashMap<u64, u32>,
 }
 
 impl Numbers {
@@ -80,6 +85,10 @@ impl Numbers {
             });
             if object.kind == Kind::Reservation {
                 self.reservations.insert(object.handle, object.size, number);
+            }
+            if object.kind.is_address() && !self.node_memory.is_empty() {
+                self.node_memory
+                    .remove_overlapping(object.handle, object.size);
             }
             if self.by_slot.len() <= id.index() {
                 self.by_slot.resize(id.index() + 1, None);
@@ -129,6 +138,53 @@ impl Numbers {
         });
         self.unseen.insert((kind, handle), number);
         number
+    }
+
+    /// What a call creates that is no object of the model.
+    fn add_unmodelled(&mut self, kind: Kind, handle: u64, name: &str, call: &Call<'_>) -> u32 {
+        let number = self.facts.len();
+        self.add(ObjectFacts {
+            kind,
+            handle,
+            generation: 0,
+            created: Some(call.index),
+            is_owned: true,
+            destroyed: None,
+            thread: call.thread,
+            uses: 0,
+            use_count: 0,
+            name: Some(format!("{name} {number}").into()),
+        })
+    }
+
+    /// A call has added a node that allocates memory.
+    pub(crate) fn add_node_memory(&mut self, start: u64, size: u64, call: &Call<'_>) {
+        let number = self.add_unmodelled(Kind::Memory, start, "of allocation node", call);
+        self.node_memory.remove_overlapping(start, size);
+        self.node_memory.insert(start, size, number);
+    }
+
+    /// A call has added a conditional node, or changed it.
+    pub(crate) fn add_bodies(&mut self, handles: &[u8], call: &Call<'_>) {
+        for handle in handles.as_chunks::<8>().0 {
+            let handle = u64::from_le_bytes(*handle);
+            let number = self.add_unmodelled(Kind::Graph, handle, "of conditional node", call);
+            self.bodies.insert(handle, number);
+        }
+    }
+
+    /// The graph of a conditional node.
+    pub(crate) fn body(&self, handle: u64) -> Option<u32> {
+        self.bodies.get(&handle).copied()
+    }
+
+    /// The memory of an allocation node that an address lies in: number, offset.
+    pub(crate) fn in_node_memory(&self, address: u64) -> Option<(u32, u64)> {
+        if self.node_memory.is_empty() {
+            return None;
+        }
+        let (range, &number) = self.node_memory.find(address)?;
+        Some((number, address.saturating_sub(range.start)))
     }
 
     /// The reservation that an address lies in: number, offset.

@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use cutape_format::{Call, Error, Trace};
+use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
 use crate::changes::{Objects, changes, values};
@@ -40,10 +41,21 @@ type Addresses<'a> = &'a dyn Fn(&Call<'_>, &mut dyn FnMut(u64));
 /// In which bytes of its kernel's parameters a launch differs.
 #[derive(Clone, Debug)]
 pub struct Unequal {
-    /// The kernel's name.
+    /// The kernel's name; empty for a kernel of which the driver's documented functions do not tell.
     pub kernel: String,
     /// By offset.
     pub bytes: Vec<Range<u32>>,
+}
+
+/// An object of the program.
+#[derive(Clone, Debug)]
+pub struct Used {
+    /// Counts all objects of the program.
+    pub number: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// `memory#2`
+    pub label: String,
 }
 
 /// Two calls that differ in kernel parameters at most.
@@ -198,7 +210,7 @@ impl<'t> OneByOne<'t> {
     /// compared from now on, and it is. The kernel and the bytes.
     pub fn mask_unequal(&mut self, recorded: u64, live: &Call<'_>) -> Option<Unequal> {
         let compared = self.compared(recorded, live)?;
-        let kernel = compared.kernel?;
+        let kernel = compared.kernel.unwrap_or_default();
         for &(byte, bits) in &compared.words {
             self.masks.add(&kernel, byte, bits);
         }
@@ -230,7 +242,29 @@ impl<'t> OneByOne<'t> {
     /// the recording, of the program.
     pub fn changes(&mut self, recorded: u64, live: &Call<'_>) -> Vec<Change> {
         let of_live = inputs(&mut self.live, live, &self.masks);
-        changes(&self.described(recorded), &of_live, &self.known())
+        let mut all = changes(&self.described(recorded), &of_live, &self.known());
+        let of_recorded = self.recorded.get(recorded as usize);
+        let launched = of_recorded.and_then(|call| call.asked.launched);
+        let launched = launched.zip(self.live.launched(live));
+        if let Some((one, other)) = launched
+            && all.is_empty()
+            && !self.known().are_same(one, other)
+        {
+            // Two modules can have a kernel of that name.
+            let label = |facts: &[ObjectFacts], number: u32| {
+                let facts = facts.get(number as usize)?;
+                Some(format!("{}#{}", facts.kind.key(), facts.generation))
+            };
+            all.push(Change {
+                kind: Facet::Kernel.kind(),
+                what: "kernel".to_owned(),
+                values: [
+                    label(&self.objects, one),
+                    label(&self.live.numbers.facts, other),
+                ],
+            });
+        }
+        all
     }
 
     /// What a recorded call asks for, as names and values.
@@ -309,7 +343,11 @@ impl<'t> OneByOne<'t> {
             let facts = facts.get(number as usize);
             facts.map(|one| one.kind)
         };
-        let mut others: Vec<u32> = live.collect();
+        let others = live.filter(|&other| {
+            let facts = self.live.numbers.facts.get(other as usize);
+            facts.is_some_and(|facts| facts.created.is_some())
+        });
+        let mut others: Vec<u32> = others.collect();
         for &number in &call.created {
             let wanted = kind(&self.objects, number);
             let is_it = |&other: &u32| kind(&self.live.numbers.facts, other) == wanted;
@@ -317,6 +355,58 @@ impl<'t> OneByOne<'t> {
                 self.pairs.bind(number, others.remove(at));
             }
         }
+    }
+
+    /// An object of the program.
+    pub fn used(&self, number: u32) -> Option<Used> {
+        let facts = self.live.numbers.facts.get(number as usize)?;
+        Some(Used {
+            number,
+            kind: facts.kind,
+            label: facts.label(),
+        })
+    }
+
+    /// The objects that a call of the program is given.
+    pub fn live_objects(&mut self, call: &Call<'_>) -> Vec<Used> {
+        let asked = Asked::of(&mut self.live, call);
+        let numbers = asked.objects();
+        numbers.filter_map(|number| self.used(number)).collect()
+    }
+
+    /// The program's objects that correspond to those that a recorded call is given.
+    pub fn counterparts(&self, recorded: u64) -> Vec<Used> {
+        let call = self.recorded.get(recorded as usize);
+        let numbers = call.into_iter().flat_map(|call| call.asked.objects());
+        let live = numbers.filter_map(|number| self.pairs.to_live.get(&number));
+        live.filter_map(|&number| self.used(number)).collect()
+    }
+
+    /// The name of the kernel that a recorded call launches.
+    pub fn recorded_kernel(&self, recorded: u64) -> Option<&str> {
+        self.recorded
+            .get(recorded as usize)?
+            .asked
+            .kernel
+            .as_deref()
+    }
+
+    /// The same of a call of the program.
+    pub fn live_kernel(&mut self, call: &Call<'_>) -> Option<Box<str>> {
+        Asked::of(&mut self.live, call).kernel
+    }
+
+    /// The first recorded launch of a kernel that the program has.
+    pub fn recorded_launch(&self, kernel: &Used) -> Option<u64> {
+        let recorded = self.pairs.to_recorded.get(&kernel.number)?;
+        let launches = |call: &Recorded| call.asked.launched == Some(*recorded);
+        let found = self.recorded.iter().position(launches)?;
+        Some(found as u64)
+    }
+
+    /// The object of the program that an address lies in.
+    pub fn live_object_at(&self, address: u64) -> Option<Used> {
+        self.used(self.live.place(address)?.0)
     }
 
     /// Where the memory at an address in a recorded call is in the program.
@@ -344,8 +434,10 @@ impl Sink for Nothing {
 struct Asked {
     hash: u64,
     refs: Vec<u32>,
-    /// The kernel that it launches, and the words of its parameters, by offset.
+    /// The kernel that it launches, which is named by its name, and its number.
     kernel: Option<Box<str>>,
+    launched: Option<u32>,
+    /// The words of its kernel's parameters, by offset.
     words: Vec<(u32, Word)>,
 }
 
@@ -366,8 +458,22 @@ impl Asked {
         reader.observe_inputs(call, &mut parts);
         Self {
             hash: parts.hasher.finish(),
+            launched: reader.launched(call),
             ..parts.asked
         }
+    }
+
+    /// The objects that it uses.
+    fn objects(&self) -> impl Iterator<Item = u32> {
+        let of_parameters = self.words.iter().filter_map(|(_, word)| match word {
+            Word::Place(object, _) => Some(*object),
+            _ => None,
+        });
+        self.refs
+            .iter()
+            .copied()
+            .chain(of_parameters)
+            .chain(self.launched)
     }
 
     /// Compares a recorded call with one of the program; `None` if they differ in more than kernel
@@ -377,10 +483,11 @@ impl Asked {
         if self.hash != live.hash || lengths(self) != lengths(&live) {
             return None;
         }
-        let mut objects: Vec<(u32, u32)> = self.refs.iter().copied().zip(live.refs).collect();
+        let refs = self.refs.iter().copied().zip(live.refs);
+        let mut objects: Vec<(u32, u32)> = refs.chain(self.launched.zip(live.launched)).collect();
         let mut words = Vec::new();
         for (&(byte, one), (at, other)) in self.words.iter().zip(live.words) {
-            let mask = masks.at(self.kernel.as_deref(), byte);
+            let mask = masks.at(self.kernel.as_deref().unwrap_or_default(), byte);
             let bits = match (one, other) {
                 _ if byte != at => return None,
                 _ if mask == u64::MAX => 0,

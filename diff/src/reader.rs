@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use cutape_format::layout::field;
 use cutape_format::{Call, CallPositions, Note, Snapshot, Trace};
-use cutape_model::{Lookup, Retention, State};
+use cutape_model::{Lookup, Retention, State, Work};
 use cutape_registry::{
-    AttributeType, Family, Field, GraphOp, ImageSource, Kind, Length, LinkOp, Meaning, PointerOp,
-    Role, attributes, is_default_stream,
+    AttributeType, Family, Field, Function, GraphOp, ImageSource, Kind, Length, LinkOp, Meaning,
+    Param, PointerOp, Role, attributes, is_default_stream,
 };
 use rustc_hash::FxHashMap;
 
@@ -93,6 +93,19 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// The function or kernel that a call launches.
+    pub(crate) fn launched(&self, call: &Call<'_>) -> Option<u32> {
+        let Family::Launch(op) = cutape_registry::function(&call.signature.name)?.family else {
+            return None;
+        };
+        let handle = call.argument(op.function()?.into());
+        let found = self.state.objects.resolve(Kind::Function, handle);
+        let found = found
+            .known()
+            .or_else(|| self.state.objects.resolve(Kind::Kernel, handle).known());
+        self.numbers.of(found?)
+    }
+
     /// The plan of a call's function, out of the table while the call is looked at, which needs the
     /// rest of `self`; and where it was.
     fn take_plan(&mut self, call: &Call<'_>) -> (usize, Plan) {
@@ -119,6 +132,10 @@ impl<'t> Reader<'t> {
         {
             self.state.apply(&known.effects, call, &mut |_| None);
             self.update(call.index);
+            if let Family::Graph(GraphOp::AddNode(_) | GraphOp::SetNode(_)) = known.function.family
+            {
+                self.add_parts_of_node(known.function, call);
+            }
         }
         if !is_noise {
             let result = call.result();
@@ -150,6 +167,24 @@ impl<'t> Reader<'t> {
             plan: plan.unwrap(),
             position,
             is_noise,
+        }
+    }
+
+    /// Memory and graphs that belong to a node.
+    fn add_parts_of_node(&mut self, function: &Function, call: &Call<'_>) {
+        let makes_node = |param: &Param| matches!(param.role, Role::Make(Kind::GraphNode, _));
+        let made = function.params.iter().position(makes_node);
+        let node = made.and_then(|position| call.out(position));
+        let node = node.and_then(|handle| self.state.graphs.node(handle));
+        if let Some((_, node)) = node
+            && let Work::Allocation { address, size } = node.work
+        {
+            self.numbers.add_node_memory(address, size, call);
+        }
+        for snapshot in call.leave.iter().flat_map(|leave| leave.snapshots()) {
+            if let (field::ELEMENTS, Some(handles)) = (snapshot.field, snapshot.bytes.inline()) {
+                self.numbers.add_bodies(handles, call);
+            }
         }
     }
 
@@ -401,6 +436,17 @@ impl<'t> Reader<'t> {
             _ if kind.is_address() => return (Facet::Argument, self.address(handle)),
             _ => self.state.objects.resolve(kind, handle),
         };
+        if kind == Kind::Graph
+            && !matches!(found, Lookup::Live(_))
+            && let Some(object) = self.numbers.body(handle)
+        {
+            let part = Part::Place {
+                object,
+                offset: 0,
+                is_alive: true,
+            };
+            return (Facet::Argument, part);
+        }
         let id = found.known();
         if matches!(kind, Kind::Function | Kind::Kernel) {
             let object = id.and_then(|id| self.state.objects.get(id));
@@ -435,10 +481,11 @@ impl<'t> Reader<'t> {
                 is_alive,
             })
         };
-        if let Some(id) = self.state.place_at(address) {
+        let of_node = self.numbers.in_node_memory(address);
+        if let (None, Some(id)) = (of_node, self.state.place_at(address)) {
             return of(id, true);
         }
-        if let Some((object, offset)) = self.numbers.reserved(address) {
+        if let Some((object, offset)) = of_node.or_else(|| self.numbers.reserved(address)) {
             return Some(Part::Place {
                 object,
                 offset,

@@ -173,6 +173,11 @@ mod read {
             }
         }
 
+        /// Whether these are the bytes, by their digest; false if it is not known.
+        pub fn has_digest_of(&self, bytes: &[u8]) -> bool {
+            self.length == bytes.len() as u64 && self.digest == Some(digest(bytes))
+        }
+
         /// Whether the file is there, with the length and the time of its last change that it had.
         /// It is not read: with another time it may have the same bytes.
         ///

@@ -55,6 +55,9 @@ pub fn looked(call: &Call<'_>) -> Option<Moment> {
     })
 }
 
+/// Work that is complete: its stream, when it had been enqueued, and what it has written.
+type Proved = (u32, Moment, PendingWrite);
+
 /// The stream of the program: it waits for all that the program may have learned is complete.
 const PROGRAM: StreamKey = (u64::MAX, u64::MAX);
 
@@ -70,7 +73,12 @@ enum Returned {
     },
     /// Work is complete that the call waited for.
     Finished(Vec<PendingWrite>),
-    Ordered(OrderEffect),
+    Ordered {
+        effect: OrderEffect,
+        entered: Moment,
+        /// When the recorder had looked at what the call found.
+        looked: Moment,
+    },
     /// The program may know that work is complete, which is proved later.
     Known(Clock),
     /// The event is not what it was.
@@ -89,6 +97,15 @@ impl Returned {
             Self::Enqueued { writes, .. } | Self::Finished(writes) => writes,
             _ => &[],
         }
+    }
+}
+
+/// What a call does to the order.
+fn ordered(call: &Call<'_>, effect: OrderEffect) -> Returned {
+    Returned::Ordered {
+        effect,
+        entered: call.ticks,
+        looked: looked(call).unwrap_or(call.leave.map_or(call.ticks, |leave| leave.ticks)),
     }
 }
 
@@ -116,6 +133,8 @@ pub struct HostWrites {
     recent: VecDeque<PendingWrite>,
     /// Work that is complete, if it is kept.
     completed: Option<Vec<CompletedWrite>>,
+    /// If it is kept, the last work that calls have proved complete, and until when they had looked.
+    proved: VecDeque<(Proved, Moment)>,
     gaps: Gaps,
 }
 
@@ -196,6 +215,10 @@ impl HostWrites {
     }
 
     fn returned(&mut self, time: Moment, call: u64, returned: Returned) {
+        let until = match &returned {
+            Returned::Ordered { looked, .. } => *looked,
+            _ => time,
+        };
         match returned {
             Returned::Enqueued {
                 stream,
@@ -251,7 +274,10 @@ impl HostWrites {
                 return;
             }
             Returned::Known(clock) => return self.may_know(call, time, &clock),
-            Returned::Ordered(effect) => {
+            Returned::Ordered {
+                effect, entered, ..
+            } => {
+                self.prove_again(call, (entered, time), &effect);
                 if !self.work.apply(effect, time) {
                     return;
                 }
@@ -259,7 +285,7 @@ impl HostWrites {
             Returned::Asked(question) => return self.answer(&question),
         }
         let (order, known) = (&self.work.order, &mut self.known);
-        let completed = &mut self.completed;
+        let (completed, proved) = (&mut self.completed, &mut self.proved);
         self.pending.retain(|(stream, enqueued, write)| {
             let is_done = order.is_done(*stream, *enqueued);
             if let Some(completed) = completed.as_mut().filter(|_| is_done) {
@@ -267,12 +293,39 @@ impl HostWrites {
                     write: write.clone(),
                     proof: CompletedBy::Call(call, time),
                 });
+                if proved.len() >= MOST_RECENT {
+                    proved.pop_front();
+                }
+                proved.push_back(((*stream, *enqueued, write.clone()), until));
             }
             if let Some(copy) = write.copy.filter(|_| is_done) {
                 known.entry(copy).or_insert(call);
             }
             !is_done
         });
+    }
+
+    /// A call has returned that proves work complete which another one has proved meanwhile: the program
+    /// may have learned it from either.
+    fn prove_again(&mut self, call: u64, (entered, time): (Moment, Moment), effect: &OrderEffect) {
+        let Some(completed) = &mut self.completed else {
+            return;
+        };
+        let order = &self.work.order;
+        let again = self.proved.iter().filter(|((stream, enqueued, _), until)| {
+            let is_proved = match effect {
+                OrderEffect::Proved(clock) => order.has(clock, *stream, *enqueued),
+                OrderEffect::ProvedContext { context, entered } => {
+                    order.context_of(*stream) == *context && enqueued <= entered
+                }
+                _ => false,
+            };
+            entered < *until && is_proved
+        });
+        completed.extend(again.map(|((.., write), _)| CompletedWrite {
+            write: write.clone(),
+            proof: CompletedBy::Also(call, time),
+        }));
     }
 
     /// The work that may write some of these bytes, or have written them since no call could know,
@@ -469,12 +522,13 @@ impl HostWrites {
                 _ => None,
             };
             let look = looked(call).filter(|_| effects.function.waits != Waits::No);
+            let ordered = ordered(call, returned);
             match (look, known) {
                 (Some(look), Some(known)) => {
                     self.at_return(call, Returned::Known(known));
-                    self.at(look, call, Returned::Ordered(returned));
+                    self.at(look, call, ordered);
                 }
-                _ => self.at_return(call, Returned::Ordered(returned)),
+                _ => self.at_return(call, ordered),
             }
         }
         if let Some(known) = known {
@@ -515,10 +569,11 @@ impl HostWrites {
         let (start, end) = (object.handle, object.handle.saturating_add(object.size));
         let ended = match object.kind {
             // Work ends with its context, also what was enqueued during the call.
-            Kind::Context => Returned::Ordered(OrderEffect::ProvedContext {
-                context: start,
-                entered: call.leave.map_or(call.ticks, |leave| leave.ticks),
-            }),
+            Kind::Context => {
+                let entered = call.leave.map_or(call.ticks, |leave| leave.ticks);
+                let context = start;
+                ordered(call, OrderEffect::ProvedContext { context, entered })
+            }
             Kind::HostMemory | Kind::Registration | Kind::Memory => Returned::Ended(start..end),
             Kind::GraphExec => {
                 self.launched.remove(&start);

@@ -35,6 +35,11 @@ pub(crate) fn call() -> Option<CallId> {
     CALL.get()
 }
 
+/// Where the memory was in the recording that this call makes: programs sort by address.
+pub(crate) fn address() -> Option<u64> {
+    CALL.get()?.address()
+}
+
 /// The work of a call copies to an address of the program's memory now. False if the driver has to.
 pub(crate) fn deliver(call: CallId, address: u64) -> bool {
     player().is_some_and(|player| player.deliver(call, address))

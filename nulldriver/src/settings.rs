@@ -36,7 +36,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cutape_play::OnMismatch;
+use cutape_play::{Allowed, OnMismatch};
 use cutape_registry::{Function, NullSetting};
 
 use crate::call::answer::CUresult;
@@ -180,22 +180,7 @@ impl Settings {
                 Schedule::Eager
             }
         };
-        let on_mismatch = variable(NullSetting::PlayMismatch).map(|text| {
-            OnMismatch::of_word(&text).unwrap_or_else(|| {
-                warnings.push(format!(
-                    "CUTAPE_NULL_PLAY_MISMATCH: {text:?} is neither stop nor warn"
-                ));
-                OnMismatch::Stop
-            })
-        });
-        let play = variable(NullSetting::Play).map(|trace| cutape_play::Options {
-            trace: trace.into(),
-            unset: variable(NullSetting::PlayUnset).map(Into::into),
-            learns_unset: variable(NullSetting::PlayLearn).is_some_and(|text| text == "1"),
-            outcome: variable(NullSetting::PlayOutcome).map(Into::into),
-            parent: variable(NullSetting::PlayParent).and_then(|text| text.parse().ok()),
-            on_mismatch: on_mismatch.unwrap_or(OnMismatch::Stop),
-        });
+        let play = play_options(&variable, &mut warnings);
         let mut number = |setting: NullSetting, default: u64, range: RangeInclusive<u64>| {
             let Some(text) = variable(setting) else {
                 return default;
@@ -386,6 +371,38 @@ fn parse_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = units.iter().find(|unit| unit.0 == &text[digits.len()..])?;
     digits.parse::<u64>().ok()?.checked_mul(unit.1)
+}
+
+/// The recording to play, and how.
+fn play_options(
+    variable: &impl Fn(NullSetting) -> Option<String>,
+    warnings: &mut Vec<String>,
+) -> Option<cutape_play::Options> {
+    let on_mismatch = variable(NullSetting::PlayMismatch).map(|text| {
+        OnMismatch::of_word(&text).unwrap_or_else(|| {
+            warnings.push(format!(
+                "CUTAPE_NULL_PLAY_MISMATCH: {text:?} is none of stop, warn, unknown"
+            ));
+            OnMismatch::Stop
+        })
+    });
+    let mut allowed = Allowed::default();
+    for line in variable(NullSetting::PlayAllow).unwrap_or_default().lines() {
+        if !allowed.add(line) {
+            warnings.push(format!(
+                "CUTAPE_NULL_PLAY_ALLOW: {line:?} is neither kernel:PATTERN nor call:FUNCTION"
+            ));
+        }
+    }
+    variable(NullSetting::Play).map(|trace| cutape_play::Options {
+        trace: trace.into(),
+        unset: variable(NullSetting::PlayUnset).map(Into::into),
+        learns_unset: variable(NullSetting::PlayLearn).is_some_and(|text| text == "1"),
+        outcome: variable(NullSetting::PlayOutcome).map(Into::into),
+        parent: variable(NullSetting::PlayParent).and_then(|text| text.parse().ok()),
+        on_mismatch: on_mismatch.unwrap_or(OnMismatch::Stop),
+        allowed: allowed.clone(),
+    })
 }
 
 #[cfg(test)]

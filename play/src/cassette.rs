@@ -2,6 +2,7 @@
 //! the program can have seen while work was in flight, and what work has written where no call names
 //! the memory.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cutape_format::{Call, Note, Snapshot, Trace};
@@ -19,8 +20,25 @@ struct Look {
     /// When it had read the bytes, in ticks.
     time: u64,
     when: When,
-    /// The last call before it whose work may write there, if that is in flight.
-    writer: Option<u64>,
+    /// Where work in flight may write, and the call that has enqueued it.
+    writers: Vec<(Range<u64>, u64)>,
+}
+
+impl Look {
+    /// Where a word of it is.
+    fn addresses(&self, word: &Range<usize>) -> Range<u64> {
+        let [start, end] = [word.start, word.end].map(|at| self.address.saturating_add(at as u64));
+        start..end
+    }
+
+    /// The last call whose work in flight may write addresses.
+    fn writer(&self, addresses: &Range<u64>) -> Option<u64> {
+        let writers = self
+            .writers
+            .iter()
+            .filter(|(bytes, _)| bytes.start < addresses.end && addresses.start < bytes.end);
+        writers.map(|&(_, call)| call).max()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +91,7 @@ impl Cassette {
                 Err(damage) if look.when == When::After => {
                     found.after.entry(look.call).or_default().push(Written {
                         memory: look.memory,
-                        call: Some(look.call),
+                        call: look.call,
                         parts: Vec::new(),
                         missing: Some(damage.what.clone()),
                     });
@@ -85,7 +103,7 @@ impl Cassette {
             let words = contents.changed(&look, &bytes);
             let first_and_again = words.into_iter().partition(|(_, is_first)| *is_first);
             let (first, again): (Vec<_>, Vec<_>) = first_and_again;
-            let [first, again] = [first, again].map(|words| written(&look, &bytes, &words));
+            let [first, again] = [first, again].map(|words| all_written(&look, &bytes, words));
             match look.when {
                 When::Other => {}
                 When::InFlight => {
@@ -141,15 +159,14 @@ fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look
         let length = bytes.bytes.length().unwrap_or(0);
         let range = note.address..note.address.saturating_add(length);
         let pending = writes.pending_for(call, &range).into_iter();
-        let writer = pending
-            .map(|write| write.call)
-            .filter(|&other| other < call.index);
-        let writer = writer.max();
+        let writers = pending.map(|write| (write.bytes.clone(), write.call));
+        let writers = writers.filter(|&(_, other)| other < call.index);
+        let writers: Vec<(Range<u64>, u64)> = writers.collect();
         let when = match (is_seen, note.is_after != 0) {
             (true, false) => When::InFlight,
             (true, true) => When::After,
             // No known work: its kernel has found the address elsewhere.
-            (false, true) if writer.is_none() => When::After,
+            (false, true) if writers.is_empty() => When::After,
             (false, _) => When::Other,
         };
         looks.push(Look {
@@ -166,7 +183,7 @@ fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look
                 (_, is_after) => time_of_look(call, is_after),
             },
             when,
-            writer,
+            writers,
         });
     }
 }
@@ -197,7 +214,8 @@ impl Contents {
             if old.get(word.clone()) == found.get(word.clone()) {
                 continue;
             }
-            let is_first = look.writer.is_none_or(|writer| {
+            let writer = look.writer(&look.addresses(&word));
+            let is_first = writer.is_none_or(|writer| {
                 let before = self.writers.insert((id, offset + word.start), writer);
                 before != Some(writer)
             });
@@ -223,10 +241,27 @@ fn words(address: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Words of a look.
-fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<Written> {
-    let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+/// Words of a look, by the last work in flight that may write them.
+fn all_written(look: &Look, bytes: &[u8], words: Vec<(Range<usize>, bool)>) -> Vec<Written> {
+    let mut by_writer: BTreeMap<Option<u64>, Vec<Range<usize>>> = BTreeMap::new();
     for (word, _) in words {
+        let writer = look.writer(&look.addresses(&word));
+        by_writer.entry(writer).or_default().push(word);
+    }
+    let all = by_writer.into_iter();
+    all.filter_map(|(writer, words)| written(look, bytes, &words, writer))
+        .collect()
+}
+
+/// Words of a look. What the work in flight itself has written is not older than the look.
+fn written(
+    look: &Look,
+    bytes: &[u8],
+    words: &[Range<usize>],
+    writer: Option<u64>,
+) -> Option<Written> {
+    let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+    for word in words {
         let address = look.address + word.start as u64;
         let word = bytes.get(word.clone()).unwrap_or_default();
         match parts.last_mut() {
@@ -236,7 +271,10 @@ fn written(look: &Look, bytes: &[u8], words: &[(Range<usize>, bool)]) -> Option<
     }
     (!parts.is_empty()).then(|| Written {
         memory: look.memory.clone(),
-        call: Some(look.call),
+        call: match look.when {
+            When::After => look.call,
+            _ => writer.map_or(look.call, |writer| writer.saturating_sub(1)),
+        },
         parts,
         missing: None,
     })

@@ -18,6 +18,7 @@ use crate::host_pointers::HostPointers;
 use crate::recorded_memory::{RecordedMemory, is_copied};
 use crate::rows::{Copied, written_by};
 use crate::seen::Seen;
+use crate::unknown::Since;
 use crate::values::{MissingBytes, write_rows};
 
 /// A copy that is not complete.
@@ -30,6 +31,8 @@ struct Pending {
     bytes: Option<Snapshot<'static>>,
     /// Its call returns when it is complete.
     is_complete: bool,
+    /// Since when its bytes are not those of the recording.
+    unknown: Option<Since>,
 }
 
 /// Copies that are not complete, and memory that host and device share.
@@ -123,12 +126,12 @@ impl Copies {
     }
 
     /// The program makes a recorded call: what it is to copy to the host, and what the recorder found
-    /// before it.
+    /// before it. Since `since`, the bytes that it brings are unknown.
     pub(crate) fn begin(
         &mut self,
         comparison: &OneByOne<'_>,
-        function: &Function,
-        recorded: &Call<'static>,
+        (function, recorded): (&Function, &Call<'static>),
+        since: Option<Since>,
     ) -> Result<(), MissingBytes> {
         self.look(comparison, recorded.index, false);
         let id = (recorded.thread, recorded.number);
@@ -149,6 +152,7 @@ impl Copies {
                 rows,
                 bytes,
                 is_complete,
+                unknown: since.clone(),
             });
         }
         Ok(())
@@ -173,6 +177,9 @@ impl Copies {
     }
 
     fn write(&mut self, trace: &Trace, copy: &Pending, call: u64) -> Result<(), MissingBytes> {
+        if let Some(since) = &copy.unknown {
+            return Err(MissingBytes(format!("they are unknown: {since}")));
+        }
         if let Some(bytes) = &copy.bytes {
             write_rows(trace, bytes, &copy.rows)?;
         }

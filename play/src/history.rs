@@ -5,6 +5,7 @@
 //! that. The program may have written some of it, in other parts: what a running program has written
 //! itself is left to it (`seen.rs`).
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -62,8 +63,8 @@ pub(crate) struct Written {
     pub(crate) parts: Vec<(u64, Vec<u8>)>,
     /// Why the bytes are not known.
     pub(crate) missing: Option<String>,
-    /// The call whose work has written it, if that need not be proved complete.
-    pub(crate) call: Option<u64>,
+    /// The last call whose work may have written it.
+    pub(crate) call: u64,
 }
 
 /// Work that may write such memory.
@@ -76,8 +77,8 @@ pub(crate) struct Work {
     begun: u64,
     /// The call that may have told the program that it is complete.
     told: Option<u64>,
-    /// The call that proves it complete, and when.
-    proof: Option<(u64, u64)>,
+    /// The calls that prove it complete, and when.
+    proofs: Vec<(u64, u64)>,
     /// The bytes are known without the recorder's looks.
     is_known: bool,
 }
@@ -98,13 +99,13 @@ impl Work {
         writes: &[CompletedWrite],
         begun: impl Fn(u64) -> Option<(u64, bool)>,
     ) -> Vec<Self> {
-        let proofs = writes.iter().filter_map(|one| match one.proof {
-            CompletedBy::Call(call, time) => {
-                Some(((one.write.call, one.write.bytes.start), (call, time)))
+        let mut proofs: FxHashMap<(u64, u64), Vec<(u64, u64)>> = FxHashMap::default();
+        for one in writes {
+            if let CompletedBy::Call(call, time) | CompletedBy::Also(call, time) = one.proof {
+                let work = (one.write.call, one.write.bytes.start);
+                proofs.entry(work).or_default().push((call, time));
             }
-            CompletedBy::With(_) | CompletedBy::None => None,
-        });
-        let proofs: FxHashMap<(u64, u64), (u64, u64)> = proofs.collect();
+        }
         let mut later: FxHashMap<(u64, u64), u64> = FxHashMap::default();
         for one in writes {
             if let CompletedBy::With(call) = one.proof {
@@ -116,9 +117,11 @@ impl Work {
             while let Some(&with) = later.get(&(call, start)).filter(|&&with| with > call) {
                 call = with;
             }
-            proofs.get(&(call, start)).copied()
+            proofs.get(&(call, start)).cloned().unwrap_or_default()
         };
-        let works = writes.iter().filter_map(|CompletedWrite { write, .. }| {
+        let works = writes.iter();
+        let works = works.filter(|one| !matches!(one.proof, CompletedBy::Also(..)));
+        let works = works.filter_map(|CompletedWrite { write, .. }| {
             let (begun, is_known) = begun(write.call)?;
             Some(Self {
                 call: write.call,
@@ -126,10 +129,17 @@ impl Work {
                 bytes: write.bytes.clone(),
                 begun,
                 told: write.known_since,
-                proof: proof(write.call, write.bytes.start),
+                proofs: proof(write.call, write.bytes.start),
             })
         });
         works.collect()
+    }
+}
+
+impl Work {
+    /// What has changed since then, it may have changed.
+    fn since(&self) -> u64 {
+        self.begun.saturating_add(1)
     }
 }
 
@@ -261,11 +271,28 @@ impl Content {
 
     /// The words that work has changed, as far as that is known.
     fn changed_by(&self, work: &Work) -> impl Iterator<Item = usize> {
-        self.changed_since(work, work.begun.saturating_add(1))
+        self.changed_since(work, work.since())
     }
 
-    /// What words hold; `None` of none.
-    fn written(&self, words: impl Iterator<Item = usize>) -> Option<Written> {
+    /// What pieces of work have written since a time, as far as that is known: each word by the last of
+    /// them that may write it.
+    fn written_by<'w>(
+        &self,
+        works: impl Iterator<Item = &'w Work>,
+        since: impl Fn(&Work) -> u64,
+    ) -> Vec<Written> {
+        let mut works: Vec<&Work> = works.filter(|work| !work.is_known).collect();
+        works.sort_by_key(|work| Reverse(work.call));
+        let mut taken = FxHashSet::default();
+        let written = works.into_iter().filter_map(|work| {
+            let words = self.changed_since(work, since(work));
+            self.written(words.filter(|&word| taken.insert(word)), work.call)
+        });
+        written.collect()
+    }
+
+    /// What words hold that the work of a call has written; `None` of none.
+    fn written(&self, words: impl Iterator<Item = usize>, call: u64) -> Option<Written> {
         let words: BTreeSet<usize> = words.collect();
         let mut parts: Vec<Range<usize>> = Vec::new();
         for part in words.into_iter().map(|word| self.word(word)) {
@@ -284,7 +311,7 @@ impl Content {
             memory: self.memory.clone(),
             parts,
             missing: self.missing.clone(),
-            call: None,
+            call,
         })
     }
 }
@@ -335,6 +362,9 @@ struct Account<'a> {
     /// Work that is not proved complete.
     running: BTreeSet<usize>,
     told: Vec<Told>,
+    /// Work that is proved complete in memory where the recorder has not looked after a call since, and
+    /// the call that proves it.
+    unlooked: VecDeque<(usize, u64)>,
     /// The last proofs: time, call.
     recent: VecDeque<(u64, u64)>,
     found: Vec<(At, Written)>,
@@ -353,7 +383,7 @@ pub(crate) fn written(
     let of_values = values.iter().enumerate();
     events.extend(of_values.map(|(at, value)| (value.written, Event::Value(at))));
     let mut begun: Vec<usize> = (0..values.len()).collect();
-    begun.sort_by_key(|&at| std::cmp::Reverse(values.get(at).map(|value| value.begun)));
+    begun.sort_by_key(|&at| Reverse(values.get(at).map(|value| value.begun)));
     let (mut awaited, mut are_found) = (Vec::new(), FxHashSet::default());
     let of_looks = looks.iter().enumerate();
     events.extend(of_looks.map(|(at, look)| (look.time, Event::Look(at))));
@@ -363,7 +393,7 @@ pub(crate) fn written(
         if !work.is_known {
             events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         }
-        if let Some((call, time)) = work.proof {
+        for &(call, time) in &work.proofs {
             let proved = proved_by.entry(call).or_default();
             if proved.is_empty() {
                 events.push((time, Event::Proof(call)));
@@ -378,6 +408,7 @@ pub(crate) fn written(
         contents: FxHashMap::default(),
         running: BTreeSet::new(),
         told: Vec::new(),
+        unlooked: VecDeque::new(),
         recent: VecDeque::new(),
         found: Vec::new(),
     };
@@ -448,6 +479,10 @@ impl Account<'_> {
             }
         }
         self.running.insert(at);
+        self.unlooked.retain(|&(other, _)| {
+            let other = self.works.get(other);
+            other.is_some_and(|other| !overlap(&other.bytes, &work.bytes))
+        });
         self.told.retain_mut(|one| {
             let Some(told) = self.works.get(one.work) else {
                 return false;
@@ -481,21 +516,30 @@ impl Account<'_> {
         }
         if let Some((call, entered)) = look.waited {
             // The recorder looks after a call because some of the work is complete.
+            let proved = |call: u64, all: Vec<Written>| {
+                all.into_iter().map(move |one| (At::Proof(call), one))
+            };
             let running = self.running.iter().filter_map(|&at| self.works.get(at));
-            let running = running.filter(|work| !work.is_known);
-            let written = content.written(running.flat_map(|work| content.changed_by(work)));
-            self.found
-                .extend(written.map(|written| (At::Proof(call), written)));
+            let written = content.written_by(running, Work::since);
+            self.found.extend(proved(call, written));
+            // The recorder did not know of the proofs that the trace has, as calls overlap.
+            let is_there = |work: &&Work| !work.is_known && overlap(&work.bytes, &memory.addresses);
+            let mut running = self.running.iter().filter_map(|&at| self.works.get(at));
+            let is_late = !running.any(|work| is_there(&work));
+            for &(at, call) in self.unlooked.iter().filter(|_| is_late) {
+                let work = self.works.get(at).filter(is_there).into_iter();
+                let written = content.written_by(work, |_| look.time);
+                self.found.extend(proved(call, written));
+            }
+            self.unlooked
+                .retain(|&(at, _)| !self.works.get(at).is_some_and(|work| is_there(&work)));
             // Work that another call has proved complete meanwhile; this one has looked first.
             let overtaken = self.recent.iter().filter(|&&(time, _)| time >= entered);
             for &(_, call) in overtaken {
                 let works = self.proved_by.get(&call).into_iter().flatten();
                 let works = works.filter_map(|&at| self.works.get(at));
-                let works = works.filter(|work| !work.is_known);
-                let words = works.flat_map(|work| content.changed_since(work, look.time));
-                let written = content.written(words);
-                self.found
-                    .extend(written.map(|written| (At::Proof(call), written)));
+                let written = content.written_by(works, |_| look.time);
+                self.found.extend(proved(call, written));
             }
         }
         self.tell(Some(memory.id));
@@ -531,9 +575,8 @@ impl Account<'_> {
                     let is_own = !one.others.iter().any(|other| other.contains(&address));
                     is_own && one.words.insert((id, word))
                 });
-                let written = content.written(words);
-                let call = matches!(one.at, At::Told(_)).then_some(work.call);
-                found.extend(written.map(|written| (one.at, Written { call, ..written })));
+                let written = content.written(words, work.call);
+                found.extend(written.map(|written| (one.at, written)));
             }
         }
     }
@@ -546,15 +589,18 @@ impl Account<'_> {
         let proved = self.proved_by.get(&call).map_or(&[][..], Vec::as_slice);
         for content in self.contents.values() {
             let works = proved.iter().filter_map(|&at| self.works.get(at));
-            let works = works.filter(|work| !work.is_known);
-            let written = content.written(works.flat_map(|work| content.changed_by(work)));
-            self.found
-                .extend(written.map(|written| (At::Proof(call), written)));
+            let written = content.written_by(works, Work::since);
+            let written = written.into_iter().map(|one| (At::Proof(call), one));
+            self.found.extend(written);
         }
         self.told
             .retain(|one| matches!(one.at, At::Proof(_)) || !proved.contains(&one.work));
-        for at in proved {
-            self.running.remove(at);
+        for &at in proved {
+            self.running.remove(&at);
+            if self.unlooked.len() >= MOST_RECENT {
+                self.unlooked.pop_front();
+            }
+            self.unlooked.push_back((at, call));
         }
         // Of several pieces of work on an allocation the recorder remembers the last of each stream, and
         // looks when that is complete.
@@ -562,6 +608,9 @@ impl Account<'_> {
             let Some(work) = self.works.get(at).filter(|work| !work.is_known) else {
                 continue;
             };
+            if work.proofs.first() != Some(&(call, time)) {
+                continue;
+            }
             let is_later = |other: &Work| {
                 let of_both = |content: &&Content| {
                     let memory = &content.memory.addresses;

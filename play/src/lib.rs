@@ -19,6 +19,7 @@
     )
 )]
 
+mod allowed;
 mod call_id;
 mod cassette;
 mod copied;
@@ -36,13 +37,16 @@ mod player;
 mod polled;
 mod query;
 mod recorded_memory;
+mod resume;
 mod rows;
 mod seen;
 mod state;
 mod threads;
+mod unknown;
 mod unset;
 mod values;
 
+pub use allowed::Allowed;
 pub use call_id::CallId;
 pub use outcome::{Outcome, effects};
 pub use player::{Options, Player, Turn};

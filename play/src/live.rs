@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use cutape_format::layout::field;
-use cutape_format::{Call, MadeCall, Snapshot};
+use cutape_format::{Bytes, Call, MadeCall, Snapshot};
 use cutape_model::described_accesses_in;
 use cutape_registry::{
     CopyOp, Family, Field, Function, INTEGER_REGISTERS, ImageSource, LaunchOp, LinkOp, Location,
@@ -55,7 +55,7 @@ impl LiveCall<'_> {
         };
         let mut ranges = reading.source_ranges().into_iter();
         for snapshot in recorded.snapshots() {
-            match reading.bytes(&snapshot, &mut ranges) {
+            match reading.bytes(&snapshot, &mut ranges).or_of_file(&snapshot) {
                 Found::Bytes(bytes) => {
                     made.put_before(snapshot.parameter, snapshot.field, bytes.as_deref());
                 }
@@ -83,11 +83,17 @@ impl LiveCall<'_> {
                         | Role::InOut(_)
                 )
             });
-            if is_read && snapshot.field == field::POINTEE {
-                let address = arguments.get(position).copied().unwrap_or(0);
+            let address = arguments.get(position).copied().unwrap_or(0);
+            let address = match snapshot.field {
+                field::POINTEE if is_read => Some(address),
+                // The graphs of a conditional node.
+                field::ELEMENTS => member_at(self.function, position, "phGraph_out", address),
+                _ => None,
+            };
+            if let Some(address) = address {
                 let length = snapshot.bytes.length().unwrap_or(0);
                 let bytes = memory::read(address, length as usize);
-                made.put_after(snapshot.parameter, field::POINTEE, bytes.as_deref());
+                made.put_after(snapshot.parameter, snapshot.field, bytes.as_deref());
             }
         }
     }
@@ -106,8 +112,21 @@ pub(crate) struct Host<'h> {
 enum Found {
     /// The program's bytes; `None` if they cannot be read.
     Bytes(Option<Vec<u8>>),
-    /// It is not compared.
+    /// They are the recorded ones, or not compared.
     AsRecorded,
+}
+
+impl Found {
+    /// Bytes that the recording left in a file, which need not be on this machine, are compared by
+    /// their digest.
+    fn or_of_file(self, snapshot: &Snapshot<'_>) -> Self {
+        match (&self, snapshot.bytes) {
+            (Self::Bytes(Some(bytes)), Bytes::InFile(range)) if range.has_digest_of(bytes) => {
+                Self::AsRecorded
+            }
+            _ => self,
+        }
+    }
 }
 
 struct Reading<'a> {
@@ -207,18 +226,8 @@ impl Reading<'_> {
         std::fs::read(String::from_utf8(name).ok()?).ok()
     }
 
-    /// A member of the struct that a parameter points at, by the last part of its name.
     fn member(&self, position: usize, name: &str) -> Option<u64> {
-        let (field, address) = self.member_of(position, name, self.argument(position))?;
-        memory::word(address.checked_add(field.offset.into())?)
-    }
-
-    fn member_of(&self, position: usize, name: &str, address: u64) -> Option<(&Field, u64)> {
-        let c_type = self.function.params.get(position)?.c_type;
-        let structure = cutape_registry::structure_behind(c_type)?;
-        let mut fields = structure.fields.iter();
-        let field = fields.find(|field| field.name.rsplit('.').next() == Some(name))?;
-        Some((field, address))
+        member_at(self.function, position, name, self.argument(position))
     }
 
     /// The parameters of a kernel, packed; `None` if the recording does not say how.
@@ -267,7 +276,7 @@ impl Reading<'_> {
         let bytes = self.recorded.snapshot(position, field::POINTEE)?;
         let bytes = bytes.bytes.inline()?;
         let handles = ["func", "kern"].into_iter().filter_map(|name| {
-            let (field, _) = self.member_of(position, name, 0)?;
+            let field = member_of(self.function, position, name)?;
             let word = bytes.get(field.offset as usize..)?.first_chunk()?;
             Some(u64::from_le_bytes(*word))
         });
@@ -305,6 +314,20 @@ impl Reading<'_> {
         };
         ranges.map(live).collect()
     }
+}
+
+/// A member of the struct that a parameter points at, by the last part of its name.
+fn member_of(function: &Function, position: usize, name: &str) -> Option<&'static Field> {
+    let c_type = function.params.get(position)?.c_type;
+    let structure = cutape_registry::structure_behind(c_type)?;
+    let mut fields = structure.fields.iter();
+    fields.find(|field| field.name.rsplit('.').next() == Some(name))
+}
+
+/// Its value in the struct at an address.
+fn member_at(function: &Function, position: usize, name: &str, address: u64) -> Option<u64> {
+    let field = member_of(function, position, name)?;
+    memory::word(address.checked_add(field.offset.into())?)
 }
 
 /// Rows of memory: address, length; `None` if they are not known.

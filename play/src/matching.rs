@@ -1,27 +1,29 @@
 //! Which recorded call a call of the program is.
 
 use cutape_format::{Call, MadeCall};
+use cutape_registry::Family;
+use rustc_hash::FxHashSet;
 
 use crate::exchange::Exchange;
 use crate::live::{Host, LiveCall};
 use crate::mismatch::{Difference, Mismatch};
 use crate::query::Sort;
-use crate::state::{OnMismatch, State};
-use crate::threads::ends_object;
+use crate::state::{Found, OnMismatch, State};
+use crate::threads::{LOOK_AHEAD, ends_object};
+use crate::unknown::has_memory;
 use crate::unset;
-
-/// How many recorded calls are looked at for one that matches, when the next one does not.
-const LOOK_AHEAD: usize = 64;
 
 /// Why a call is no recorded one.
 pub(crate) enum Unmatched {
     /// The threads of the program cannot be told apart before another one has returned from a call.
     Yet,
+    /// It differs, and is taken for this one.
+    GoesOn(Box<Mismatch>, Box<Found>),
     Never(Box<Mismatch>),
 }
 
 impl State {
-    fn read(&self, live: LiveCall<'_>, recorded: &Call<'static>) -> MadeCall {
+    pub(crate) fn read(&self, live: LiveCall<'_>, recorded: &Call<'static>) -> MadeCall {
         let host = Host {
             live: &|address| self.copies.live(&self.comparison, recorded.index, address),
             reads_pending: self.copies.reads_pending(recorded.index),
@@ -30,7 +32,11 @@ impl State {
     }
 
     /// The call of the program, if it is that recorded call.
-    fn matched(&mut self, live: LiveCall<'_>, recorded: &Call<'static>) -> Option<MadeCall> {
+    pub(crate) fn matched(
+        &mut self,
+        live: LiveCall<'_>,
+        recorded: &Call<'static>,
+    ) -> Option<MadeCall> {
         if recorded.signature.name != live.function.name {
             return None;
         }
@@ -69,6 +75,36 @@ impl State {
                 self.threads.all.get_mut(at)?.bring_forward(distance);
                 return Some((recorded, made));
             }
+        }
+        None
+    }
+
+    /// The same of one of the launches that follow, if none before it shares memory with it; it is the
+    /// next then.
+    fn launch_in_other_order(
+        &mut self,
+        at: usize,
+        live: LiveCall<'_>,
+    ) -> Option<(Call<'static>, MadeCall)> {
+        let Family::Launch(_) = live.function.family else {
+            return None;
+        };
+        let launches = self.threads.all.get(at)?.launches().take(LOOK_AHEAD);
+        let launches: Vec<(usize, Call<'static>)> = launches
+            .map(|(distance, call)| (distance, call.clone()))
+            .collect();
+        let mut passed = FxHashSet::default();
+        for (distance, recorded) in launches {
+            let used = self.comparison.counterparts(recorded.index).into_iter();
+            let memory = used.filter(|one| has_memory(one.kind));
+            let memory: Vec<u32> = memory.map(|one| one.number).collect();
+            // Another one behind it may be alike.
+            let is_apart = distance > 0 && !memory.iter().any(|one| passed.contains(one));
+            if is_apart && let Some(made) = self.matched(live, &recorded) {
+                self.threads.all.get_mut(at)?.bring_forward(distance);
+                return Some((recorded, made));
+            }
+            passed.extend(memory);
         }
         None
     }
@@ -113,7 +149,9 @@ impl State {
             }
         }
         if let Some(at) = thread
-            && let Some((recorded, made)) = self.end_in_other_order(at, live)
+            && let Some((recorded, made)) = self
+                .end_in_other_order(at, live)
+                .or_else(|| self.launch_in_other_order(at, live))
         {
             self.begin(at);
             return Ok((at, recorded, made));
@@ -127,40 +165,24 @@ impl State {
         }
         let at = candidates.first().copied();
         if let Some(at) = at
+            && let Some(found) = self.allowed(at, live)
+        {
+            return Ok(found);
+        }
+        if let Some(at) = at
             && let Some((recorded, made)) = self.next_with_unset(at, live)
         {
             self.begin(at);
             return Ok((at, recorded, made));
         }
-        if on_mismatch == OnMismatch::Warn
-            && let Some(at) = at
-            && thread.is_some()
-            && let Some(found) = self.resynchronise(at, live)
-        {
-            return Ok(found);
-        }
-        Err(Unmatched::Never(Box::new(self.mismatch(at, live))))
-    }
-
-    /// Goes on at the next call of a thread that matches; the calls before it are not made.
-    fn resynchronise(
-        &mut self,
-        at: usize,
-        live: LiveCall<'_>,
-    ) -> Option<(usize, Call<'static>, MadeCall)> {
-        let coming = self.threads.all.get(at)?.coming();
-        let coming: Vec<Call<'static>> = coming.take(LOOK_AHEAD).cloned().collect();
-        for (skipped, recorded) in coming.iter().enumerate() {
-            let Some(made) = self.matched(live, recorded) else {
-                continue;
-            };
-            for _ in 0..skipped {
-                self.threads.all.get_mut(at)?.advance(&self.comparison);
-            }
-            self.begin(at);
-            return Some((at, recorded.clone(), made));
-        }
-        None
+        let mismatch = Box::new(self.mismatch(at, live));
+        let found = at
+            .filter(|_| thread.is_some())
+            .and_then(|at| self.resume(at, live, on_mismatch));
+        Err(match found {
+            Some(found) => Unmatched::GoesOn(mismatch, Box::new(found)),
+            None => Unmatched::Never(mismatch),
+        })
     }
 
     /// The program makes the next call of a recorded thread.

@@ -58,6 +58,11 @@ impl Mismatch {
         }
     }
 
+    /// Whether the program cannot have bytes that a call brings.
+    pub(crate) fn is_of_bytes(&self) -> bool {
+        matches!(self.difference, Difference::Bytes(_))
+    }
+
     fn kind(&self) -> &'static str {
         match self.difference {
             Difference::Function(..) => "function",

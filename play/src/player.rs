@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cutape_diff::OneByOne;
+use cutape_diff::{OneByOne, Used};
 use cutape_format::{Call, MadeCall, Trace};
-use cutape_registry::{Function, Param, Role};
+use cutape_registry::{Family, Function, ImplicitWait, Param, Role, Waits};
 
+use crate::allowed::Allowed;
 use crate::call_id::CallId;
 use crate::copied::Copies;
 use crate::exchange::MOST_CALLS;
@@ -22,6 +23,7 @@ use crate::outcome::OutcomeFile;
 use crate::query::{Sort, sort_of};
 use crate::state::{OnMismatch, State};
 use crate::threads::{Made, Threads, ends_object, known};
+use crate::unknown::{Since, Unknown};
 use crate::unset::read_unset;
 use crate::values::{MissingBytes, addresses, give_cubin, write_values};
 
@@ -42,6 +44,8 @@ pub struct Options {
     pub parent: Option<u32>,
     /// What follows a mismatch.
     pub on_mismatch: OnMismatch,
+    /// Calls that may be others than the recorded ones, whose results stand for theirs.
+    pub allowed: Allowed,
 }
 
 /// A call of the program that the driver is to make.
@@ -76,7 +80,18 @@ impl Begun {
             index,
             thread,
             number,
+            address: Self::address(&effect.recorded),
         })
+    }
+
+    /// Where the memory is that a recorded call made.
+    fn address(recorded: &Call<'_>) -> Option<u64> {
+        let params = known(recorded)?.params;
+        let is_made = |param: &Param| match param.role {
+            Role::Make(kind, _) => kind.is_address(),
+            _ => false,
+        };
+        recorded.out(params.iter().position(is_made)?)
     }
 }
 
@@ -108,6 +123,8 @@ struct Effect {
     entered: u64,
     /// What it has created, if it was taken in when it was entered.
     taken: Option<Range<u32>>,
+    /// The objects that it is given, if it matters which bytes are unknown.
+    given: Vec<Used>,
 }
 
 /// What the driver has to do with a call.
@@ -176,6 +193,12 @@ impl State {
         }
     }
 
+    /// Unknown bytes that the program can read after a wait.
+    fn readable(&self) -> Option<MissingBytes> {
+        let (used, since) = self.unknown.as_ref()?.readable()?;
+        Some(MissingBytes(format!("{} is unknown: {since}", used.label)))
+    }
+
     fn write_values(&self, live: LiveCall<'_>, recorded: &Call<'_>) {
         let index = recorded.index;
         let address = |address| self.comparison.live_address(index, address);
@@ -226,6 +249,8 @@ impl Player {
                 kernels,
                 copies,
                 slots: Vec::new(),
+                allowed: options.allowed.clone(),
+                unknown: (options.on_mismatch == OnMismatch::Unknown).then(Unknown::default),
                 outcome,
                 played: 0,
             }),
@@ -285,9 +310,18 @@ impl Player {
                             self.report(&mut state, &mismatch);
                             return own();
                         }
+                        Err(Unmatched::GoesOn(mismatch, found)) => {
+                            self.report(&mut state, &mismatch);
+                            break self.begin_effect(&mut state, live, *found);
+                        }
+                        Err(Unmatched::Never(_)) if state.is_allowed(live) => {
+                            break Turn::Make(Begun {
+                                what: What::Query(None),
+                            });
+                        }
                         Err(Unmatched::Never(mismatch)) => {
                             self.report(&mut state, &mismatch);
-                            return own();
+                            break self.begin_additional(&mut state, live);
                         }
                     }
                 }
@@ -320,6 +354,22 @@ impl Player {
         true
     }
 
+    /// A call that the recording does not have.
+    fn begin_additional(&self, state: &mut State, live: LiveCall<'_>) -> Turn {
+        if self.on_mismatch != OnMismatch::Unknown {
+            return Turn::Make(Begun { what: What::Own });
+        }
+        if let Some(why) = state.take_additional(live) {
+            let at = state.thread().unwrap_or(0);
+            let comparison = (state.trace, &state.comparison);
+            let mismatch = Mismatch::new(Difference::Bytes(why), at, None, comparison);
+            self.report(state, &mismatch);
+        }
+        Turn::Make(Begun {
+            what: What::Query(None),
+        })
+    }
+
     fn begin_effect(
         &self,
         state: &mut State,
@@ -331,7 +381,7 @@ impl Player {
             .map(|thread| thread.take_unseen())
             .unwrap_or_default()
         {
-            self.begin_memory(state, thread, &call);
+            self.begin_memory(state, thread, &call, None);
             self.see_memory(state, thread, &call);
         }
         let result = recorded.leave.map(|leave| leave.result);
@@ -341,8 +391,14 @@ impl Player {
             made,
             entered: state.comparison.enter(),
             taken: None,
+            given: Vec::new(),
         });
         let as_read = effect.made.at_place_of(&effect.recorded);
+        let mut since = None;
+        if let Some(unknown) = &mut state.unknown {
+            effect.given = state.comparison.live_objects(&as_read);
+            since = unknown.follow(live.function, &effect.given, &[]);
+        }
         let pointers = &mut state.copies.pointers;
         pointers.learn(live.function, &effect.recorded, &as_read);
         match result {
@@ -351,7 +407,7 @@ impl Player {
                 Turn::Make(Begun { what: What::Own })
             }
             Some(0) => {
-                self.begin_memory(state, thread, &effect.recorded);
+                self.begin_memory(state, thread, &effect.recorded, since);
                 // Before another thread gets the handle or the address again.
                 if ends_object(live.function) {
                     effect.made.returned(0);
@@ -384,19 +440,24 @@ impl Player {
                 what: What::Query(None),
             });
         };
-        let thread = state.thread().filter(|&thread| {
+        let own = state.thread();
+        let thread = own.filter(|&thread| {
             let own = state.threads.all.get_mut(thread);
             own.is_some_and(|own| own.sees(&recorded))
         });
-        if let Some(thread) = thread {
+        // The program learns from it that work is complete, which another call may have proved.
+        let found_complete = sort == Sort::Poll && recorded.succeeded();
+        if let Some(own) = thread.or(own.filter(|_| found_complete)) {
             let mut others = Looks::default();
-            while self.awaits(&mut others, &state, thread, &recorded) {
+            while self.awaits(&mut others, &state, own, &recorded) {
                 drop(state);
                 std::thread::sleep(SHORT_PAUSE);
                 state = self.lock();
             }
+        }
+        if let Some(thread) = thread {
             state.show_before(recorded.index, true);
-            self.begin_memory(&mut state, thread, &recorded);
+            self.begin_memory(&mut state, thread, &recorded, None);
         }
         match recorded.leave {
             Some(leave) if leave.result != 0 => {
@@ -484,8 +545,23 @@ impl Player {
         let taken = effect.taken.clone();
         let created = taken.unwrap_or_else(|| state.take(&effect));
         let Effect {
-            thread, recorded, ..
+            thread,
+            recorded,
+            given,
+            ..
         } = effect;
+        if let Some(unknown) = &mut state.unknown
+            && let Some(function) = known(&recorded)
+        {
+            let objects = created.clone();
+            let objects = objects.filter_map(|number| state.comparison.used(number));
+            let objects: Vec<Used> = objects.collect();
+            unknown.created(recorded.index, &objects);
+            unknown.follow(function, &given, &objects);
+            if ends_object(function) {
+                unknown.ends(&given);
+            }
+        }
         self.see_memory(state, thread, &recorded);
         let State {
             threads,
@@ -506,11 +582,18 @@ impl Player {
     }
 
     /// Host memory before a call of the program.
-    fn begin_memory(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+    fn begin_memory(
+        &self,
+        state: &mut State,
+        thread: usize,
+        recorded: &Call<'static>,
+        since: Option<Since>,
+    ) {
         let State {
             copies, comparison, ..
         } = &mut *state;
-        let begun = known(recorded).map(|function| copies.begin(comparison, function, recorded));
+        let begun =
+            known(recorded).map(|function| copies.begin(comparison, (function, recorded), since));
         if let Some(Err(missing)) = begun {
             self.lack(state, missing, thread, recorded);
         }
@@ -518,6 +601,17 @@ impl Player {
 
     /// Host memory after it.
     fn see_memory(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+        let waits = |function: &Function| {
+            let proves = function.waits != Waits::No || function.implicit_wait != ImplicitWait::No;
+            let copies = matches!(function.family, Family::Copy(_)) && function.stream.is_none();
+            proves || copies || sort_of(function) == Sort::Poll
+        };
+        if recorded.succeeded()
+            && known(recorded).is_some_and(waits)
+            && let Some(missing) = state.readable()
+        {
+            self.lack(state, missing, thread, recorded);
+        }
         let State {
             copies,
             trace,
@@ -546,6 +640,9 @@ impl Player {
     /// can poll: brings what the device has written before that.
     pub fn show(&self, call: CallId) {
         let mut state = self.lock();
+        if let Some(missing) = state.readable() {
+            self.check_memory(&mut state, call, Err(missing));
+        }
         let State {
             copies, comparison, ..
         } = &mut *state;
@@ -589,7 +686,12 @@ impl Player {
             // The program must not go on because stderr is full.
             let _ = std::io::stderr().lock().write_all(text.as_bytes());
         }
-        if self.on_mismatch == OnMismatch::Stop {
+        let ends = match self.on_mismatch {
+            OnMismatch::Stop => true,
+            OnMismatch::Warn => false,
+            OnMismatch::Unknown => mismatch.is_of_bytes(),
+        };
+        if ends {
             // SAFETY: what the program has printed so far helps to find the mistake; its handlers
             // for the end would call the driver, and do not run.
             unsafe {

@@ -1,6 +1,8 @@
 //! The content of memory that host and device share, as the program had it when the recorder had last
 //! looked there: what differs from it now, the program has written since.
 
+use std::ops::Range;
+
 use cutape_model::ObjectId;
 use rustc_hash::FxHashMap;
 
@@ -102,31 +104,51 @@ fn overlaps(content: &Content, address: u64, length: u64) -> bool {
 impl Content {
     /// Puts bytes, in words, at an offset and where the recording had them; not over what the work of
     /// a later call has written.
-    fn put(&mut self, address: u64, offset: u64, bytes: &[u8], call: Option<u64>) -> bool {
+    fn put(&mut self, address: u64, offset: u64, bytes: &[u8], call: u64) -> bool {
         let live = self.start.wrapping_add(offset);
         let known = self.bytes.get_mut(offset as usize..);
         let known = known.and_then(|known| known.get_mut(..bytes.len()));
         let (Some(now), Some(known)) = (memory::read(live, bytes.len()), known) else {
             return false;
         };
-        // What there is to be, with what the program has written.
-        let mut new = now.clone();
+        let mut parts: Vec<Range<usize>> = Vec::new();
         let mut at = 0;
         while at < bytes.len() {
             let end = at + (WORD - (address + at as u64) % WORD) as usize;
             let word = at..end.min(bytes.len());
-            let writer = self.writers.get((offset as usize + at) / WORD as usize);
-            let is_last = call.is_none_or(|call| writer.is_none_or(|&last| last <= call));
             at = word.end;
-            if let (Some(to), Some(from)) = (new.get_mut(word.clone()), bytes.get(word.clone()))
-                && is_last
-                && now.get(word.clone()) == known.get(word)
-            {
-                to.copy_from_slice(from);
+            let writer = self
+                .writers
+                .get((offset as usize + word.start) / WORD as usize);
+            let is_last = writer.is_none_or(|&last| last <= call);
+            let (Some(old), Some(new), Some(there)) = (
+                known.get_mut(word.clone()),
+                bytes.get(word.clone()),
+                now.get(word.clone()),
+            ) else {
+                return false;
+            };
+            if !is_last {
+                continue;
             }
+            // Else the program has written there since.
+            if there == old && there != new {
+                match parts.last_mut() {
+                    Some(last) if last.end == word.start => last.end = word.end,
+                    _ => parts.push(word),
+                }
+            }
+            // The recorder knew it then.
+            old.copy_from_slice(new);
         }
-        known.copy_from_slice(&new);
-        new == now || memory::write(live, &new)
+        // Another thread may write what is between them.
+        let mut parts = parts.into_iter();
+        parts.all(|part| {
+            let address = live.wrapping_add(part.start as u64);
+            bytes
+                .get(part)
+                .is_some_and(|bytes| memory::write(address, bytes))
+        })
     }
 
     /// Reads that part of it again.

@@ -1,12 +1,14 @@
 //! What the threads of a program that is played share.
 
 use cutape_diff::OneByOne;
-use cutape_format::Trace;
+use cutape_format::{Call, MadeCall, Trace};
 
+use crate::allowed::Allowed;
 use crate::copied::Copies;
 use crate::kernels::Kernels;
 use crate::outcome::OutcomeFile;
 use crate::threads::Threads;
+use crate::unknown::Unknown;
 
 /// What follows a call that is not the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +17,21 @@ pub enum OnMismatch {
     Stop,
     /// The thread goes on at the next recorded call that matches.
     Warn,
+    /// As for `Warn`, or with the call in place of the recorded one. What the device would have
+    /// computed is unknown, and the process ends when the program would get such bytes.
+    Unknown,
 }
 
 impl OnMismatch {
     /// All.
-    pub const ALL: [Self; 2] = [Self::Stop, Self::Warn];
+    pub const ALL: [Self; 3] = [Self::Stop, Self::Warn, Self::Unknown];
 
     /// As options and settings name it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Warn => "warn",
+            Self::Unknown => "unknown",
         }
     }
 
@@ -34,6 +40,9 @@ impl OnMismatch {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 }
+
+/// A recorded call that a call of the program is or stands for: thread, call, and what was read.
+pub(crate) type Found = (usize, Call<'static>, MadeCall);
 
 /// What threads share.
 pub(crate) struct State {
@@ -47,6 +56,10 @@ pub(crate) struct State {
     /// The recorded thread of each thread of the program that has made a call.
     pub(crate) slots: Vec<Option<usize>>,
     pub(crate) outcome: OutcomeFile,
+    /// Calls that may be others than the recorded ones.
+    pub(crate) allowed: Allowed,
+    /// What the recording does not tell any more, if that matters.
+    pub(crate) unknown: Option<Unknown>,
     /// Calls with an effect that have returned.
     pub(crate) played: u64,
 }

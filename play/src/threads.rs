@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use cutape_diff::OneByOne;
 use cutape_format::{Call, Trace};
-use cutape_registry::{Function, Role, function};
+use cutape_registry::{Family, Function, Role, function};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernels::Kernels;
 use crate::outcome::has_effect;
 use crate::query::{Sort, sort_of};
+
+/// How many recorded calls are looked at for one that matches, when the next one does not.
+pub(crate) const LOOK_AHEAD: usize = 64;
 
 /// A recorded thread.
 #[derive(Default)]
@@ -46,7 +49,7 @@ pub(crate) struct Threads<'t> {
     pub(crate) all: Vec<Thread<'t>>,
     /// The last answer to each question, by what it asks for.
     latest: FxHashMap<u64, Call<'t>>,
-    /// A query of each function, which says what of the program's memory belongs to it.
+    /// A call of each function, which says what of the program's memory belongs to it.
     samples: FxHashMap<u16, Call<'t>>,
 }
 
@@ -65,9 +68,7 @@ impl<'t> Threads<'t> {
             if all.len() <= place {
                 all.resize_with(place + 1, Thread::default);
             }
-            if let Some(function) = known(&call)
-                && sort_of(function) != Sort::Effect
-            {
+            if let Some(function) = known(&call) {
                 samples.entry(function.id).or_insert_with(|| call.clone());
             }
             if let Some(thread) = all.get_mut(place) {
@@ -90,9 +91,15 @@ impl<'t> Threads<'t> {
         next.map(|call| call.index).min().unwrap_or(u64::MAX)
     }
 
-    /// A recorded query of that function.
+    /// A recorded call of that function.
     pub(crate) fn sample(&self, function: &Function) -> Option<Call<'t>> {
         self.samples.get(&function.id).cloned()
+    }
+
+    /// The call with that index.
+    pub(crate) fn with_index(&self, index: u64) -> Option<Call<'t>> {
+        let mut threads = self.all.iter();
+        threads.find_map(|thread| thread.with_index(index).cloned())
     }
 
     /// The answer to a question of a thread: the recorded one of this place, else the last one.
@@ -145,6 +152,18 @@ impl<'t> Thread<'t> {
         if let Some(calls) = self.calls.get_mut(self.next..=self.next + distance) {
             calls.rotate_right(1);
         }
+    }
+
+    /// The launches that follow the next call, which is one, with no other call with an effect between
+    /// them: how far behind it they are.
+    pub(crate) fn launches(&self) -> impl Iterator<Item = (usize, &Call<'t>)> {
+        let is_launch = |call: &Call<'t>| {
+            let family = known(call).map(|function| function.family);
+            matches!(family, Some(Family::Launch(_))) && call.succeeded()
+        };
+        let coming = self.calls.iter().skip(self.next).enumerate();
+        let coming = coming.filter(|(_, call)| has_effect(call));
+        coming.take_while(move |(_, call)| is_launch(call))
     }
 
     /// Begins again, as if no thread of the program had made its calls.

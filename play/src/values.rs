@@ -1,11 +1,14 @@
 //! What recorded calls wrote into the program's memory, written there again: values that are no
 //! handles and no addresses, which are the driver's own.
 
+use std::sync::{LazyLock, Mutex, PoisonError};
+
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_registry::{
     Family, Function, Kind, Length, LinkOp, Meaning, Param, Role, enumeration, structure_behind,
 };
+use rustc_hash::FxHashMap;
 
 use crate::memory;
 use crate::rows::{rows_of_ranges, written_by};
@@ -32,7 +35,13 @@ pub(crate) fn write_values(
         let Some(bytes) = snapshot.bytes.inline() else {
             continue;
         };
-        if snapshot.field != field::POINTEE || address == 0 {
+        if address == 0 {
+            continue;
+        }
+        if snapshot.field == field::TEXT {
+            let _ = memory::write(address, &text(bytes).to_le_bytes());
+        }
+        if snapshot.field != field::POINTEE {
             continue;
         }
         for (start, part) in values(param, recorded, bytes) {
@@ -40,6 +49,15 @@ pub(crate) fn write_values(
             let _ = memory::write(address.wrapping_add(start), &with_addresses(part, live));
         }
     }
+}
+
+/// The address of a recorded text of the driver, which the program may use until it ends.
+fn text(bytes: &[u8]) -> u64 {
+    static ALL: LazyLock<Mutex<FxHashMap<Vec<u8>, &'static [u8]>>> = LazyLock::new(Mutex::default);
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all.entry(bytes.to_vec());
+    let known = known.or_insert_with(|| Vec::leak([bytes, b"\0"].concat()));
+    known.as_ptr() as u64
 }
 
 /// Bytes in which words that are recorded addresses of objects are the program's.
@@ -100,15 +118,19 @@ fn values<'b>(param: &Param, call: &Call<'_>, bytes: &'b [u8]) -> Vec<(u64, &'b 
         return Vec::new();
     }
     if let Some(known) = structure_behind(param.c_type) {
-        // Only the driver knows what is in them.
-        if known.token || known.size == 0 {
+        if known.size == 0 {
             return Vec::new();
         }
         let structs = bytes.chunks_exact(known.size as usize).enumerate();
         let parts = structs.flat_map(|(element, one)| {
             let plain = known.fields.iter().filter(move |field| {
                 field.when.is_none_or(|when| when.holds(one))
-                    && matches!(field.meaning, Meaning::Plain | Meaning::MayDiffer)
+                    && match field.meaning {
+                        Meaning::Plain => true,
+                        // Only the driver knows what is in the rest of a token.
+                        Meaning::MayDiffer => !known.token,
+                        _ => false,
+                    }
             });
             plain.filter_map(move |field| {
                 let (start, size) = (field.offset as usize, field.size as usize);

@@ -59,6 +59,8 @@ settings! {
     Peers "PEERS" Machine;
     /// The trace whose recorded answers the process gets.
     Play "PLAY" Run;
+    /// Calls that may be others than the recorded ones, a line each.
+    PlayAllow "PLAY_ALLOW" Run;
     /// What follows a call that is not the recorded one.
     PlayMismatch "PLAY_MISMATCH" Run;
     /// The file that says how far the process has come.

@@ -50,7 +50,8 @@ impl MadeCall {
             Bytes::Hashed(length, hash) => {
                 (snapshot_flag::HASHED, codec::encode_to_vec((length, hash)))
             }
-            Bytes::InFile(_) | Bytes::Unreadable => return put(&mut self.before, place, None),
+            Bytes::InFile(range) => (snapshot_flag::IN_FILE, range.encoded()),
+            Bytes::Unreadable => return put(&mut self.before, place, None),
         };
         put_raw(&mut self.before, place, flags, &bytes);
     }

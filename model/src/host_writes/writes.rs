@@ -52,6 +52,8 @@ pub struct CompletedWrite {
 pub enum CompletedBy {
     /// That call, at that time, in ticks.
     Call(u64, Moment),
+    /// That call, at that time, as well as another which had done so while this one was in progress.
+    Also(u64, Moment),
     /// What proves it of the work of that later call, which writes the same bytes.
     With(u64),
     /// No call.

@@ -74,14 +74,21 @@ impl Group {
     }
 }
 
+/// A range that the program has reserved, in bytes.
+struct Reservation {
+    size: u64,
+    /// What was taken from the system for it.
+    taken: u64,
+}
+
 /// All address space that this library has taken.
 pub(crate) struct Space {
     /// Slots for allocations: base to size.
     slots: BTreeMap<u64, u64>,
     /// Blocks in use: base to what they are.
     groups: BTreeMap<u64, Group>,
-    /// Ranges of the program's own reservations: base to size.
-    reservations: BTreeMap<u64, u64>,
+    /// Ranges of the program's own reservations, by base.
+    reservations: BTreeMap<u64, Reservation>,
     /// What was mapped at `cuInit`, in whole slots.
     lost: Vec<Range<u64>>,
 }
@@ -112,18 +119,32 @@ impl Space {
             && hint.is_multiple_of(SLOT)
             && size.is_multiple_of(SLOT)
             && self.take(hint, size);
+        let taken = size.next_multiple_of(SLOT);
         let base = if honoured {
             hint
         } else {
-            self.take_anywhere(size.next_multiple_of(SLOT), hint)?
+            self.take_anywhere(taken, hint)?
         };
-        self.reservations.insert(base, size);
+        self.reservations.insert(base, Reservation { size, taken });
         Some(base)
+    }
+
+    /// Reserves exactly that range; false if it is not free.
+    pub(crate) fn reserve_at(&mut self, base: u64, size: u64) -> bool {
+        let is_taken = base.is_multiple_of(BLOCK)
+            && size.is_multiple_of(BLOCK)
+            && size <= HIGHEST / 4
+            && pages::reserve_exactly(base, size);
+        if is_taken {
+            let taken = size;
+            self.reservations.insert(base, Reservation { size, taken });
+        }
+        is_taken
     }
 
     /// The size of the reservation that begins there.
     pub(crate) fn reservation_at(&self, base: u64) -> Option<u64> {
-        self.reservations.get(&base).copied()
+        Some(self.reservations.get(&base)?.size)
     }
 
     /// Whether the range lies in one reservation.
@@ -132,24 +153,20 @@ impl Space {
         let Some(end) = address.checked_add(size) else {
             return false;
         };
-        below.is_some_and(|(base, length)| end <= base + length)
+        below.is_some_and(|(base, reservation)| end <= base + reservation.size)
     }
 
     /// Releases a reservation.
     pub(crate) fn unreserve(&mut self, base: u64) {
-        if let Some(size) = self.reservations.remove(&base) {
-            pages::release_range(base, size.next_multiple_of(SLOT));
+        if let Some(reservation) = self.reservations.remove(&base) {
+            pages::release_range(base, reservation.taken);
         }
     }
 
     /// Whether the address is in space that this library manages, allocated or not.
     pub(crate) fn is_ours(&self, address: u64) -> bool {
-        let inside = |map: &BTreeMap<u64, u64>| {
-            map.range(..=address)
-                .next_back()
-                .is_some_and(|(base, size)| address < base + size)
-        };
-        inside(&self.slots) || inside(&self.reservations)
+        let slot = self.slots.range(..=address).next_back();
+        slot.is_some_and(|(base, size)| address < base + size) || self.is_reserved(address, 1)
     }
 
     /// Places that many bytes in a block of the class or a new one; `None` if there is no free
@@ -172,6 +189,51 @@ impl Space {
         }
         let length = size.max(1).checked_next_multiple_of(BLOCK)?;
         let base = self.find_blocks(class, length)?;
+        let gaps = (grains <= LARGE).then(|| BTreeMap::from([(grains, length - grains)]));
+        let bytes = self.use_blocks(class, base, length, gaps)?;
+        Some(Placed {
+            address: base,
+            bytes,
+        })
+    }
+
+    /// The same at that address; `None` if it is not free.
+    pub(crate) fn allocate_at(&mut self, class: Class, size: u64, address: u64) -> Option<Placed> {
+        if size > HIGHEST / 4 || !address.is_multiple_of(GRAIN) {
+            return None;
+        }
+        let grains = size.max(1).next_multiple_of(GRAIN);
+        let base = address / BLOCK * BLOCK;
+        let offset = address - base;
+        let is_small = grains <= LARGE;
+        if let Some(group) = self.groups.get_mut(&base) {
+            let gaps = group
+                .gaps
+                .as_mut()
+                .filter(|_| is_small && group.class == class)?;
+            let bytes = group.pages.as_ref().map_or(base, Pages::base) + offset;
+            return take_gap_at(gaps, offset, grains).then_some(Placed { address, bytes });
+        }
+        let length = size.max(1).checked_add(offset)?;
+        let length = length.checked_next_multiple_of(BLOCK)?;
+        self.take_slots(base, length)?;
+        let gaps = is_small.then(|| {
+            let mut gaps = BTreeMap::from([(0, length)]);
+            take_gap_at(&mut gaps, offset, grains);
+            gaps
+        });
+        let bytes = self.use_blocks(class, base, length, gaps)? + offset;
+        Some(Placed { address, bytes })
+    }
+
+    /// Makes unused blocks of a slot a group; the address of its bytes in this process.
+    fn use_blocks(
+        &mut self,
+        class: Class,
+        base: u64,
+        length: u64,
+        gaps: Option<BTreeMap<u64, u64>>,
+    ) -> Option<u64> {
         let pages = match class {
             Class::Host | Class::Managed if !pages::open_range(base, length) => return None,
             Class::Host | Class::Managed => None,
@@ -180,7 +242,6 @@ impl Space {
                 Some(Pages::anonymous(length)?)
             }
         };
-        let gaps = (grains <= LARGE).then(|| BTreeMap::from([(grains, length - grains)]));
         let group = Group {
             class,
             size: length,
@@ -190,10 +251,33 @@ impl Space {
         };
         let bytes = group.bytes(base);
         self.groups.insert(base, group);
-        Some(Placed {
-            address: base,
-            bytes,
-        })
+        Some(bytes)
+    }
+
+    /// Takes what slots lack of a range; `None` if some of it is in use.
+    fn take_slots(&mut self, base: u64, length: u64) -> Option<()> {
+        let end = base.checked_add(length)?;
+        if self.end_of_groups(end)? > base {
+            return None;
+        }
+        let before = self.slots.range(..=base).next_back();
+        let mut at = before.map_or(base, |(slot, size)| base.max(slot + size));
+        while at < end {
+            let next = self.slots.range(at..end).next();
+            let (stop, resume) = next.map_or((end, end), |(&slot, size)| (slot, slot + size));
+            if at < stop {
+                pages::reserve_exactly(at, stop - at).then_some(())?;
+                self.slots.insert(at, stop - at);
+            }
+            at = resume;
+        }
+        Some(())
+    }
+
+    /// Where the last group that begins before an address ends.
+    fn end_of_groups(&self, address: u64) -> Option<u64> {
+        let last = self.groups.range(..address).next_back();
+        last.map_or(Some(0), |(base, group)| base.checked_add(group.size))
     }
 
     /// Lets other processes use the blocks that an allocation is in, and returns what they find it
@@ -277,14 +361,15 @@ impl Space {
             if (slot < HIGHEST_POOL) != low {
                 continue;
             }
-            let mut start = slot;
+            // A group that was placed at its address may begin in the slot before.
+            let mut start = self.end_of_groups(slot)?.max(slot);
             for (&base, group) in self.groups.range(slot..slot + size) {
                 if base - start >= length {
                     return Some(start);
                 }
                 start = base + group.size;
             }
-            if slot + size - start >= length {
+            if (slot + size).saturating_sub(start) >= length {
                 return Some(start);
             }
         }
@@ -347,6 +432,24 @@ fn take_gap(gaps: &mut BTreeMap<u64, u64>, length: u64) -> Option<u64> {
         gaps.insert(offset + length, gap - length);
     }
     Some(offset)
+}
+
+/// Takes that part, if it is in a gap.
+fn take_gap_at(gaps: &mut BTreeMap<u64, u64>, offset: u64, length: u64) -> bool {
+    let Some((&start, &gap)) = gaps.range(..=offset).next_back() else {
+        return false;
+    };
+    let (end, end_of_gap) = (offset + length, start + gap);
+    if end > end_of_gap {
+        return false;
+    }
+    gaps.remove(&start);
+    for (from, to) in [(start, offset), (end, end_of_gap)] {
+        if from < to {
+            gaps.insert(from, to - from);
+        }
+    }
+    true
 }
 
 /// Adds a gap and joins it with its neighbours.
@@ -421,6 +524,54 @@ mod tests {
                 .map(|p| p.address),
             Some(big.address)
         );
+    }
+
+    #[test]
+    fn an_allocation_is_where_it_is_wanted_if_that_is_free() {
+        let mut space = Space::default();
+        let base = 0x6145_0000_0000;
+        let rows = [
+            (Class::Device(0), base + 0x400, 512, true),
+            (Class::Device(0), base + 0x400, 512, false), // taken now
+            (Class::Device(0), base, 0x400, true),
+            (Class::Host, base + 0x800, 512, false), // another class has the block
+            (Class::Device(0), base + BLOCK, 3 << 20, true),
+            (Class::Device(0), base + 2 * BLOCK, 3 << 20, false), // in the one before
+            (Class::Host, base + 4 * BLOCK, 40 << 20, true),
+            (Class::Device(0), base + 3 * BLOCK, 4 << 20, false), // reaches the next one
+            (Class::Device(0), base + 3 * BLOCK, 2 << 20, true),
+            (Class::Device(0), base + 0x401, 16, false), // no multiple
+        ];
+        for (class, address, size, is_free) in rows {
+            let placed = space.allocate_at(class, size, address);
+            let placed = placed.map(|placed| placed.address);
+            assert_eq!(placed, is_free.then_some(address), "{address:#x} {size:#x}");
+        }
+        // What is placed elsewhere overlaps none of them.
+        let others = [5 << 20, 30 << 20].map(|size| (space.allocate(Class::Device(0), size), size));
+        for (other, size) in others {
+            let other = other.expect("space").address;
+            assert!(
+                other + size <= base || other >= base + (48 << 20),
+                "{other:#x}"
+            );
+        }
+        space.release(base + 4 * BLOCK, 40 << 20);
+        let again = space.allocate_at(Class::Device(0), 40 << 20, base + 4 * BLOCK);
+        assert!(again.is_some(), "the blocks are free again");
+    }
+
+    #[test]
+    fn a_range_is_reserved_where_it_is_wanted_if_that_is_free() {
+        let mut space = Space::default();
+        let base = 0x6146_0040_0000;
+        assert!(space.reserve_at(base, BLOCK));
+        assert!(!space.reserve_at(base, BLOCK));
+        // Beside it, in the same slot.
+        let host = space.allocate_at(Class::Host, BLOCK, base + BLOCK);
+        assert!(host.is_some());
+        space.unreserve(base);
+        assert!(space.reserve_at(base, BLOCK), "it was released alone");
     }
 
     #[test]

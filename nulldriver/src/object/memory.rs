@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use cutape_driver::types::{CUmemAllocationProp, CUmemLocation};
 
@@ -279,13 +280,35 @@ pub(crate) fn move_bytes(target: &[Segment], source: &[Segment]) {
             let size = from.size.min(to.size);
             // SAFETY: known segments lie in memory of the driver, which lives until the work that
             // was enqueued before its end is complete (`State::retire`); host segments are the
-            // program's own pointers, for which the C API makes it responsible. `copy` allows
-            // overlap.
-            unsafe { std::ptr::copy(from.bytes as *const u8, to.bytes as *mut u8, size as usize) };
+            // program's own pointers, for which the C API makes it responsible.
+            unsafe { move_part(from.bytes, to.bytes, size) };
             for side in [&mut from, &mut to] {
                 side.bytes += size;
                 side.size -= size;
             }
+        }
+    }
+}
+
+/// Copies bytes, which may overlap. A number is stored once: memmove stores four bytes twice, and the
+/// second store would undo what a program writes that polls them.
+///
+/// # Safety
+/// Both addresses have that many bytes.
+unsafe fn move_part(from: u64, to: u64, size: u64) {
+    let (source, target) = (from as *const u8, to as *mut u8);
+    // SAFETY: the caller's; an address of aligned numbers is one of atomic numbers.
+    unsafe {
+        match size {
+            4 if to.is_multiple_of(4) => {
+                let number = source.cast::<u32>().read_unaligned();
+                AtomicU32::from_ptr(target.cast()).store(number, Ordering::Release);
+            }
+            8 if to.is_multiple_of(8) => {
+                let number = source.cast::<u64>().read_unaligned();
+                AtomicU64::from_ptr(target.cast()).store(number, Ordering::Release);
+            }
+            _ => std::ptr::copy(source, target, size as usize),
         }
     }
 }

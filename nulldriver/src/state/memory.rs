@@ -6,6 +6,7 @@ use crate::object::memory::{
     AddressRange, Allocation, Location, Mapping, Place, Purpose, Registration, Segment, device_of,
 };
 use crate::object::shared_file::{IpcHandle, SharedFile};
+use crate::player;
 use crate::settings;
 use crate::state::store::State;
 
@@ -41,7 +42,10 @@ impl State {
             self.check_free(device, size)?;
         }
         reject_if(is_on_host && size > settings::get().memory, OUT_OF_MEMORY)?;
-        let placed = self.space.allocate(class, size).ok_or(OUT_OF_MEMORY)?;
+        let recorded = player::address();
+        let placed = recorded.and_then(|address| self.space.allocate_at(class, size, address));
+        let placed = placed.or_else(|| self.space.allocate(class, size));
+        let placed = placed.ok_or(OUT_OF_MEMORY)?;
         let allocation = Allocation {
             size,
             purpose,

@@ -61,6 +61,16 @@ impl State {
         })
     }
 
+    /// Those that a call runs which does not wait. In the recording, the call of a played program has
+    /// returned, and a host function may wait for what the program does then: a thread runs it.
+    fn ready_in_call(&self) -> Vec<Ticket> {
+        self.queue.ready(|action| match action {
+            Action::Until(condition) => condition(self),
+            Action::Host(..) => !player::is_playing(),
+            Action::Run(_) | Action::Nothing | Action::Retire(_) => true,
+        })
+    }
+
     /// Ends a task, and gives up what only waited for it.
     fn complete(&mut self, ticket: Ticket) {
         self.queue.complete(ticket);
@@ -97,8 +107,8 @@ fn run(mut state: Locked, ticket: Ticket) -> Locked {
 }
 
 /// Runs everything that may run.
-fn run_all(mut state: Locked) -> Locked {
-    while let Some(&ticket) = state.ready().first() {
+fn run_all(mut state: Locked, ready: fn(&State) -> Vec<Ticket>) -> Locked {
+    while let Some(&ticket) = ready(&state).first() {
         state = run(state, ticket);
     }
     state
@@ -169,7 +179,7 @@ pub(crate) fn after_call() {
     }
     let mut state = lock();
     if settings::get().schedule == Schedule::Eager {
-        state = run_all(state);
+        state = run_all(state, State::ready_in_call);
         if state.queue.len() == 0 {
             return;
         }
@@ -230,7 +240,7 @@ pub(crate) fn wait_locked(mut state: Locked, tickets: &[Ticket]) -> Locked {
 pub(crate) fn query(mut state: Locked, tickets: &[Ticket]) -> Answer {
     static UNANSWERED: AtomicU64 = AtomicU64::new(0);
     match settings::get().schedule {
-        Schedule::Eager => state = run_all(state),
+        Schedule::Eager => state = run_all(state, State::ready_in_call),
         Schedule::Random(_) => {}
         Schedule::Lazy => {
             let needed = state.queue.closure(tickets);
@@ -271,7 +281,7 @@ fn work() {
             continue;
         }
         match settings::get().schedule {
-            Schedule::Eager => state = pause(run_all(state), PAUSE),
+            Schedule::Eager => state = pause(run_all(state, State::ready), PAUSE),
             Schedule::Lazy => {
                 let now = CALLS.load(Ordering::Relaxed);
                 if now != calls || WAITING.load(Ordering::Relaxed) != 0 {

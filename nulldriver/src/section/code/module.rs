@@ -76,15 +76,25 @@ fn get_function(mut state: Locked, function: Out<u64>, module: u64, name: Text) 
     function.set(state.function_of(module, position, 0)?)
 }
 
-fn enumerate_functions(mut state: Locked, functions: Out<u64>, count: u32, module: u64) -> Answer {
-    let code = Arc::clone(&state.modules.find(module)?.code);
+fn enumerate_functions(functions: Out<u64>, count: u32, module: u64) -> Answer {
+    lock().modules.find(module)?;
     functions.check()?;
     invalid_if(count == 0)?;
-    for (index, &position) in code.order.iter().take(count as usize).enumerate() {
-        let handle = state.function_of(module, position, 0)?;
+    let handles = self::functions(module, count as usize)?;
+    for (index, handle) in handles.into_iter().enumerate() {
         functions.set_at(index, handle);
     }
     Ok(())
+}
+
+/// The first functions of a module, in their order in the image.
+pub(crate) fn functions(module: u64, most: usize) -> Answer<Vec<u64>> {
+    let mut state = lock();
+    let code = Arc::clone(&state.modules.find(module)?.code);
+    let positions = code.order.iter().take(most);
+    positions
+        .map(|&position| state.function_of(module, position, 0))
+        .collect()
 }
 
 fn get_global(address: Out<u64>, size: Out<usize>, module: u64, name: Text) -> Answer {

@@ -18,6 +18,7 @@ use crate::object::memory::{
 };
 use crate::object::pages;
 use crate::object::shared_file::{Physical, SharedFile, Sharing};
+use crate::player;
 use crate::state::{Locked, State, lock};
 
 entries! {
@@ -63,6 +64,11 @@ fn address_reserve(address: Out<u64>, size: u64, alignment: u64, hint: u64, flag
     let is_power = alignment == 0 || alignment.is_power_of_two();
     valid_if(is_whole(size) && is_power && flags == 0)?;
     reject_if(alignment > SLOT, NOT_SUPPORTED)?;
+    if let Some(recorded) = player::address()
+        && state.space.reserve_at(recorded, size)
+    {
+        return address.set(recorded);
+    }
     // The real driver refuses what is beyond the address space; the code is assumed.
     address.set(state.space.reserve(size, hint).ok_or(OUT_OF_MEMORY)?)
 }

@@ -12,6 +12,7 @@ mod cudart;
 mod device;
 mod integrity;
 mod md2;
+mod modules;
 mod slot;
 mod tools;
 
@@ -44,6 +45,7 @@ const TABLES: &[(u128, &[Slot])] = &[
     (0x195bcbf4_d67d_024a_acc5_1d29cea631ae, &device::HEAP),
     (0xb10541e1_f7c7_c74a_9f64_f223be99f1e2, &device::EXTENDED),
     (0x21318c60_9714_3248_8ca6_41ff7324c8f2, &device::LARGE),
+    (0x6e163fbe_b958_444d_835c_e182aff1991e, &modules::TABLE),
 ];
 
 /// The address of a table.
