@@ -7,10 +7,10 @@ use std::time::Instant;
 use cutape_format::Trace;
 
 use crate::api::Api;
+use crate::calls::events::WorkEvents;
 use crate::digests;
 use crate::error::Error;
 use crate::lent::late_writes;
-use crate::measure::events::WorkEvents;
 use crate::measure::timing::Measure;
 use crate::observation::job::{Observation, Observed};
 use crate::observation::observer::Observer;

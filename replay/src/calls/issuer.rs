@@ -10,9 +10,9 @@ use cutape_registry::{FUNCTIONS, Function};
 use rustc_hash::FxBuildHasher;
 
 use crate::api::{Api, Code, NOT_READY};
+use crate::calls::events::WorkEvents;
 use crate::calls::frame::Frame;
 use crate::calls::steps::Recorder;
-use crate::measure::events::WorkEvents;
 use crate::measure::timing::Measure;
 use crate::objects::kernels::Kernels;
 use crate::process::position::Position;

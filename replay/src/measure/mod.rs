@@ -1,6 +1,5 @@
 //! How long calls take.
 
 pub(crate) mod clock;
-pub(crate) mod events;
 pub(crate) mod timing;
 pub(crate) mod tracer;
