@@ -39,6 +39,7 @@ mod observation;
 mod one_rank;
 mod pack;
 mod play;
+mod profile;
 #[cfg(test)]
 mod python_options;
 mod race;
@@ -146,6 +147,8 @@ enum Verb {
     Explain(explain::Arguments),
     /// Measure a trace's calls repeatedly, and compare.
     Bench(bench::Arguments),
+    /// Measure when a trace's work runs on the GPU, and what bounds its time.
+    Profile(profile::Arguments),
     /// Say what differs between two traces of one program.
     Diff(diff::Arguments),
     /// Print calls with their arguments, one per line.
@@ -209,6 +212,9 @@ enum Verb {
     /// The process in which `bench` measures.
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
+    /// The process in which `profile` replays.
+    #[command(name = profile::CHILD, hide = true)]
+    ProfileChild(profile::ChildArguments),
 }
 
 impl Verb {
@@ -224,7 +230,8 @@ impl Verb {
             | Self::ObserveChild(_)
             | Self::ExecuteChild(_)
             | Self::DebugChild(_)
-            | Self::BenchChild(_) => false,
+            | Self::BenchChild(_)
+            | Self::ProfileChild(_) => false,
             _ => true,
         }
     }
@@ -361,6 +368,8 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Manual(arguments) => manual::run(arguments, Arguments::command()),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Profile(arguments) => profile::run(arguments),
+        Verb::ProfileChild(arguments) => profile::run_child(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::ExecuteChild(arguments) => diff::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),

@@ -5,6 +5,8 @@
 //! criterion measures them on the device's clock and the host's. `measurement` reads criterion's
 //! files, [`Report`] judges and describes.
 //!
+//! `gpu` profiles: it measures when the work of a replay runs, for the crate `cutape-profile`.
+//!
 //! Invariant: a regression is reported only if mean and median agree on it. What was not measured
 //! or not compared is in the report, with a reason. Nothing here prints, but for criterion if asked.
 
@@ -12,6 +14,7 @@
 
 mod child;
 mod error;
+mod gpu;
 mod measure;
 mod measurement;
 mod replacement;
@@ -22,6 +25,7 @@ mod verdict;
 
 pub use child::measure_as_child;
 pub use error::Error;
+pub use gpu::{NotFound, ProfileSettings, find_cupti, profile, profile_as_child};
 pub use measure::measure;
 pub use measurement::{Benchmark, Change, Estimate, Results};
 pub use replacement::tolerance;

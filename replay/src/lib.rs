@@ -111,10 +111,11 @@ pub use guard::group::{Rank, run_ranks};
 pub use guard::session::{Session, SessionError};
 pub use guard::{
     Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,
-    run_as_child, run_guarded, serve_as_child,
+    run_as_child, run_guarded, serve_as_child, trace_as_child,
 };
 pub use host_files::{CallsOf, HostFiles};
 pub use measure::timing::Measuring;
+pub use measure::tracer::{CallTracer, Tracer};
 pub use observation::job::{
     ArrayShape, MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch,
     ObservedMemory, ObservedTexture, Piece, Reach,

@@ -10,6 +10,7 @@ use cutape_format::Call;
 use cutape_sandbox::Permissions;
 
 use crate::measure::timing::Measuring;
+use crate::measure::tracer::Tracer;
 use crate::process::lesson::Lesson;
 use crate::process::strategy::PlacementStrategy;
 use crate::ranks::origins::Alone;
@@ -65,6 +66,8 @@ pub struct Options {
     pub keep_going: bool,
     /// Measure instead of comparing bytes; the calls in `calls` if there are such.
     pub timing: Measuring,
+    /// Who else takes the times of calls and of their work.
+    pub tracer: Option<Tracer>,
     /// Let calls of different threads overlap as they did in the recording, instead of in lockstep.
     pub threads: bool,
     /// Wait for each launch, so that the one whose work fails is known.
@@ -114,6 +117,7 @@ impl Options {
             calls: None,
             keep_going: false,
             timing: Measuring::Nothing,
+            tracer: None,
             threads: false,
             sync_each: false,
             fill: None,
@@ -152,6 +156,7 @@ impl fmt::Debug for Options {
             .field("calls", &self.calls.is_some())
             .field("keep_going", &self.keep_going)
             .field("timing", &self.timing)
+            .field("tracer", &self.tracer)
             .field("threads", &self.threads)
             .field("sync_each", &self.sync_each)
             .field("fill", &self.fill)

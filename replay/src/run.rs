@@ -7,6 +7,7 @@ use std::time::Instant;
 use cutape_format::Trace;
 
 use crate::api::Api;
+use crate::calls::events::WorkEvents;
 use crate::digests;
 use crate::error::Error;
 use crate::lent::late_writes;
@@ -166,6 +167,12 @@ fn play_all<'t>(
     let mut player = Player::new(Box::new(state), None);
     player.observer = hooks.observer;
     player.issuer.measure = Measure::new(options.timing, chosen);
+    let tracer = options.tracer.as_ref().map(|tracer| &tracer.0);
+    if let Some(tracer) = tracer {
+        tracer.begins().map_err(|why| Error::Measure { why })?;
+    }
+    let wants_events = tracer.is_some_and(|tracer| tracer.wants_events());
+    player.issuer.events = wants_events.then(WorkEvents::default);
     player.report.randomised = is_randomised();
     for (name, _) in trace.forwarded() {
         player.report.unknown(name);
@@ -187,6 +194,14 @@ fn play_all<'t>(
     let done = || position.done.load(Ordering::Relaxed);
     let mut tell = || progress(done());
     let (mut player, rerun) = threads::play(trace, player, hooks.rerun, end, &mut tell)?;
+    if let Some(tracer) = tracer {
+        let waited = player.wait_for_all_work();
+        let state = &mut *player;
+        if let Some(mut events) = state.issuer.events.take() {
+            events.read(&state.api, tracer.as_ref(), waited.is_ok());
+        }
+        tracer.ends();
+    }
     digests::finish(&mut player);
     let (mut state, _) = player.into_parts();
     state.report.in_call_order();

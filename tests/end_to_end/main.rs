@@ -45,6 +45,7 @@ mod one_rank;
 mod one_rank_verbs;
 mod play;
 mod play_other;
+mod profile;
 mod programs;
 mod project_file;
 mod race;
@@ -121,6 +122,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("one_rank_verbs", one_rank_verbs::add_to),
     ("play", play::add_to),
     ("play_other", play_other::add_to),
+    ("profile", profile::add_to),
     ("project_file", project_file::add_to),
     ("rank_devices", rank_devices::add_to),
     ("rank_flags", rank_flags::add_to),

@@ -99,6 +99,11 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
             "cupti_callbacks.so",
             ["-fPIC", "-shared"],
         ),
+        (
+            "tests/gpu/bench/activities.c",
+            "activities.so",
+            ["-fPIC", "-shared"],
+        ),
     ] {
         step::run(step::cc(root, "-O2", source, &bench.join(file)).args(arguments))?;
     }

@@ -10,6 +10,7 @@ use cutape_registry::{FUNCTIONS, Function};
 use rustc_hash::FxBuildHasher;
 
 use crate::api::{Api, Code, NOT_READY};
+use crate::calls::events::WorkEvents;
 use crate::calls::frame::Frame;
 use crate::calls::steps::Recorder;
 use crate::measure::timing::Measure;
@@ -29,6 +30,8 @@ pub(crate) struct Issuer {
     pub recorder: Option<Recorder>,
     /// What is measured, instead of comparing bytes.
     pub measure: Option<Measure>,
+    /// Events around work, if a tracer wants them.
+    pub events: Option<WorkEvents>,
     /// How often a query is repeated that the recorded driver had answered with success.
     patience: u64,
     /// Frames of calls that are over.
@@ -46,6 +49,7 @@ impl Issuer {
             kernels: Kernels::default(),
             recorder: None,
             measure: None,
+            events: None,
             // Queries are counted and not time, so that a replay that was stopped does the same.
             patience: (watchdog.as_micros() / 2 / PAUSES.1.as_micros()) as u64,
             frames: Vec::new(),

@@ -2,6 +2,7 @@
 //! from one call to the next, and calls that are kept to be repeated.
 
 pub(crate) mod awaited;
+pub(crate) mod events;
 pub(crate) mod frame;
 pub(crate) mod issuer;
 pub(crate) mod steps;

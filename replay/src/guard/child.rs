@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::plan::{Plan, plan};
 use crate::process::position::{Page, Position};
 use crate::ranks::peers::Peers;
-use crate::rerun::{Job, Measure, Rerun};
+use crate::rerun::{Job, Measure, Outcome, Rerun};
 use crate::run::{replay_measured, replay_observed, replay_served, replay_watched};
 
 /// The page and the pipe.
@@ -64,6 +64,28 @@ pub fn rerun_as_child(
         Ok(Message::Measurements(Box::new(Measurements {
             outcome,
             results,
+        })))
+    })
+}
+
+/// The child's side of [`rerun_guarded`](crate::rerun_guarded) for a trace that is replayed once,
+/// with a [`Tracer`](crate::Tracer) in the options; `results` is asked for what that has measured.
+/// Returns the exit status for the process.
+///
+/// Outside of [`rerun_guarded`](crate::rerun_guarded) it returns 2 and does nothing.
+pub fn trace_as_child(
+    trace: &Trace,
+    options: &Options,
+    results: &dyn Fn() -> serde_json::Value,
+) -> i32 {
+    as_child(trace, options, |plan, options, position| {
+        let report = replay_watched(trace, plan, options, position, &mut |_| {})?;
+        Ok(Message::Measurements(Box::new(Measurements {
+            outcome: Outcome {
+                report,
+                ..Outcome::default()
+            },
+            results: results(),
         })))
     })
 }

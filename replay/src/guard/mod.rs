@@ -58,7 +58,9 @@ use crate::process::strategy::PlacementStrategy;
 use crate::report::Report;
 
 pub use crate::guard::attempt::Guard;
-pub use crate::guard::child::{observe_as_child, rerun_as_child, run_as_child, serve_as_child};
+pub use crate::guard::child::{
+    observe_as_child, rerun_as_child, run_as_child, serve_as_child, trace_as_child,
+};
 pub use crate::guard::message::Measurements;
 
 /// Replays in a child process that `command` makes: normally this executable with a hidden verb

@@ -1,6 +1,6 @@
 //! How a call goes to the driver and back.
 
-use cutape_registry::{Role, Waits};
+use cutape_registry::{ContextOp, Family, PrimaryOp, Role, Waits};
 
 use crate::api::buffer::Buffer;
 use crate::api::{Code, INVALID_VALUE};
@@ -8,6 +8,7 @@ use crate::calls::frame::{Frame, Presets};
 use crate::calls::issuer::call_driver;
 use crate::measure::clock;
 use crate::measure::timing::Measure;
+use crate::measure::tracer::{CallTracer, Tracer};
 use crate::objects::skip::Skip;
 use crate::plan::length::length_of;
 use crate::player::{Job, Played};
@@ -112,6 +113,7 @@ impl Job<'_, '_> {
         let known = self.options.peers.is_some().then(|| self.count_work());
         let patience = self.issuer.patience();
         let result = match &self.issuer.measure {
+            _ if self.options.tracer.is_some() => self.issue_traced(args, waits),
             Some(measure) if measure.is_of_calls() && self.is_compared() => {
                 self.issue_timed(args, waits)
             }
@@ -145,6 +147,75 @@ impl Job<'_, '_> {
     fn count_work(&self) -> u64 {
         let enqueues = self.function.stream.is_some() && self.function.waits == Waits::No;
         self.issuer.position.count_work(enqueues)
+    }
+
+    /// Tells the tracer of the call, and puts events around its work if the tracer wants them.
+    #[cold]
+    fn issue_traced(
+        &mut self,
+        args: &[u64],
+        waits: bool,
+    ) -> Result<Code, cutape_driver::CallError> {
+        let patience = self.issuer.patience();
+        let call = self.call.index;
+        let options = self.options;
+        let Some(Tracer(tracer)) = &options.tracer else {
+            return self
+                .player
+                .while_lent(|api| call_driver(api, self.function, args, waits, patience));
+        };
+        let stream = match self.issuer.events.is_some() {
+            true => self.begin_events(tracer.as_ref()),
+            false => None,
+        };
+        let result = self.player.while_lent(|api| {
+            tracer.enters(call);
+            let result = call_driver(api, self.function, args, waits, patience);
+            tracer.leaves(call);
+            result
+        });
+        let state = &mut **self.player;
+        if let Some(events) = &mut state.issuer.events {
+            if let Some(stream) = stream {
+                let is_after = events.after(&state.api, call, stream);
+                is_after.unwrap_or_else(|| tracer.is_not_timed(call));
+            }
+            if self.function.waits != Waits::No {
+                events.read(&state.api, tracer.as_ref(), false);
+            }
+        }
+        result
+    }
+
+    /// Puts an event before the work of the call. The stream, for the one after it.
+    fn begin_events(&mut self, tracer: &dyn CallTracer) -> Option<(u64, bool)> {
+        let ends_context = match self.function.family {
+            Family::Context(op) => matches!(op, ContextOp::Destroy | ContextOp::Detach),
+            Family::PrimaryContext(op) => matches!(op, PrimaryOp::Release | PrimaryOp::Reset),
+            _ => false,
+        };
+        if ends_context && self.wait_for_all_work().is_ok() {
+            let state = &mut **self.player;
+            if let Some(events) = &mut state.issuer.events {
+                events.read(&state.api, tracer, true);
+                events.forget_contexts();
+            }
+        }
+        let is_work = self.traits.is_launch
+            || matches!(self.function.family, Family::Copy(_) | Family::Memset);
+        if !is_work || !self.call.succeeded() {
+            return None;
+        }
+        // Captured work does not run.
+        let stream = self.uncaptured_stream()?;
+        let call = self.call.index;
+        let state = &mut **self.player;
+        let events = state.issuer.events.as_mut()?;
+        let is_before = events.before(&state.api, call, stream);
+        if is_before.is_none() {
+            tracer.is_not_timed(call);
+        }
+        is_before.map(|()| stream)
     }
 
     #[cold]

@@ -1,0 +1,189 @@
+//! `cutape profile`: when the work of a trace runs on the GPU, and what bounds its time.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_format::Trace;
+use cutape_measure::{ProfileSettings, find_cupti, profile, profile_as_child};
+use cutape_profile::{Profile, Summary};
+use cutape_render::text::shown;
+use cutape_replay::{Options, Report};
+use serde::Serialize;
+
+use crate::guarded::{self, GuardedOptions};
+use crate::one_rank::{ChildSource, RankOption};
+use cutape_terminal::failure::{Failure, UNUSABLE};
+use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::library;
+use cutape_terminal::message;
+use cutape_terminal::output::{self, ReportFile};
+use cutape_terminal::progress::{Progress, Unit};
+
+/// The hidden verb of the guarded child.
+pub(crate) const CHILD: &str = "profile-child";
+
+/// What `profile` takes.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Arguments {
+    /// The trace; with --rank, a folder with the traces of several ranks.
+    trace: PathBuf,
+    #[command(flatten)]
+    rank: RankOption,
+    /// The driver to call: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    /// NVIDIA's profiling library: the path of libcupti.so, or `none`.
+    ///
+    /// With `none`, times come from events around each call's work: less exact, and
+    /// of a graph as a whole. Default: the library in LD_LIBRARY_PATH, the CUDA
+    /// toolkit or the packages of python3; `none` if there is none.
+    #[arg(long, value_name = "PATH", verbatim_doc_comment)]
+    cupti: Option<PathBuf>,
+    /// How often to replay; tables then have medians with their intervals.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+    /// Tables, or all that was measured.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: Format,
+    /// Write to this file instead of stdout.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// How to show a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// The arguments of the guarded child.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ChildArguments {
+    /// The resolved driver.
+    #[arg(long)]
+    child_driver: PathBuf,
+    /// The resolved CUPTI.
+    #[arg(long)]
+    child_cupti: Option<PathBuf>,
+    #[command(flatten)]
+    source: ChildSource,
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// The profile as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    summary: &'a Summary,
+    #[serde(flatten)]
+    profile: &'a Profile,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let source = arguments
+        .rank
+        .source(&arguments.trace, &arguments.guarded)?;
+    let trace = cutape_terminal::input::open(source.path())?;
+    let file = ReportFile::given("--output", &arguments.output)?;
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let cupti = cupti(arguments.cupti.as_deref(), &driver)?;
+    let settings = ProfileSettings {
+        trace: shown(source.path()).to_string(),
+        driver: shown(&driver).to_string(),
+        repeat: arguments.repeat,
+    };
+    let mut hidden = vec!["--child-driver".into(), driver.into_os_string()];
+    if let Some(cupti) = cupti {
+        hidden.extend(["--child-cupti".into(), cupti.into_os_string()]);
+    }
+    hidden.extend(source.for_child());
+    let program = library::own_path()?;
+    let command = || guarded::child(&program, CHILD, &hidden);
+    let mut progress = Progress::new("replaying", Unit::Things("calls"), None);
+    let reach = &mut |done| progress.reach(done);
+    let guard = arguments.guarded.guard();
+    let measured = profile(&trace, &settings, &command, &guard, reach);
+    drop(progress);
+    let (mut profile, reports) = measured.map_err(Failure::unusable)?;
+    note_differences(&reports, &mut profile);
+    let summary = Summary::of(&profile);
+    let text = match arguments.format {
+        Format::Text => summary.text(&profile),
+        Format::Json => {
+            let mut state = Completeness::of(&trace);
+            state.still_recording |= source.is_still_recording();
+            let document = Document {
+                summary: &summary,
+                profile: &profile,
+            };
+            guarded::json(&WithState::new(&document, &state))
+        }
+    };
+    match file {
+        Some(file) => file.write(&text)?,
+        None => output::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// CUPTI's path; `None` for events.
+fn cupti(given: Option<&Path>, driver: &Path) -> Result<Option<PathBuf>, Failure> {
+    match given {
+        Some(path) if path == Path::new("none") => Ok(None),
+        Some(path) => {
+            let found = path.canonicalize();
+            let found = found.map_err(|error| {
+                Failure::unusable(format!(
+                    "--cupti {}: {error}; give the path of libcupti.so, or `none`",
+                    path.display()
+                ))
+            });
+            found.map(Some)
+        }
+        // CUPTI knows NVIDIA's driver alone.
+        None if library::is_null_driver(driver) => Ok(None),
+        None => Ok(find_cupti()
+            .inspect_err(|missing| message!("CUPTI was not found: {missing}; using events"))
+            .ok()),
+    }
+}
+
+/// Notes where a replay did other than the recording, since its times are then of other work.
+fn note_differences(reports: &[Report], profile: &mut Profile) {
+    for report in reports {
+        let skipped: u64 = report.skipped.iter().map(|skipped| skipped.count).sum();
+        for (count, what) in [
+            (
+                report.divergence_count,
+                "calls returned something else than recorded: `cutape replay` says what",
+            ),
+            (
+                skipped,
+                "calls were not re-issued: `cutape replay` says why",
+            ),
+        ] {
+            if count > 0 {
+                profile.notes.insert(format!("{count} {what}"), 1);
+            }
+        }
+    }
+}
+
+/// The guarded child: replays, and reports through a pipe to its parent.
+pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
+    let (source, alone) = (&child.source, child.source.alone()?);
+    let trace = Trace::open(source.path(&child.arguments.trace))?;
+    let options = Options {
+        alone,
+        ..child
+            .arguments
+            .guarded
+            .replay(child.child_driver, source.rank())
+    };
+    let status = profile_as_child(&trace, child.child_cupti, options);
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
+}

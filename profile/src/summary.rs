@@ -1,0 +1,81 @@
+//! What follows from a profile.
+
+use serde::Serialize;
+
+use crate::host::{HostStall, stalls};
+use crate::path::CriticalPath;
+use crate::record::{Profile, Run};
+use crate::statistics::Spread;
+use crate::timeline::Timeline;
+use crate::work::{WorkRow, rows};
+
+/// The tables of a profile. Where they are about one replay, it is the one with the median time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The replay that the timelines, waits and the path are of, from 0.
+    pub run: usize,
+    /// The time of a replay, from the first call to the end of the last call or work.
+    pub wall_ns: Spread,
+    /// The time in which a device had work, over the replays.
+    pub busy_ns: Spread,
+    /// From the first recorded call to the last of those that the driver got, in the recording.
+    pub recorded_wall_ns: Option<u64>,
+    /// Kernels, copies and memsets of a replay without a recorded call.
+    pub without_call: u64,
+    /// By kernel, kind of copy, and memset.
+    pub work: Vec<WorkRow>,
+    /// By device.
+    pub timelines: Vec<Timeline>,
+    /// By function.
+    pub stalls: Vec<HostStall>,
+    /// What bounds the time.
+    pub critical_path: CriticalPath,
+}
+
+impl Summary {
+    /// Of a profile.
+    pub fn of(profile: &Profile) -> Self {
+        let wall = |run: &Run| {
+            let (begin, end) = run.span();
+            end - begin
+        };
+        let mut order: Vec<usize> = (0..profile.runs.len()).collect();
+        order.sort_by_key(|&number| profile.runs.get(number).map(wall));
+        let number = order.get(order.len() / 2).copied().unwrap_or(0);
+        let nothing = Run::default();
+        let run = profile.runs.get(number).unwrap_or(&nothing);
+        let timelines_of = |run: &Run| -> Vec<Timeline> {
+            let devices = profile.devices.iter();
+            devices
+                .filter_map(|device| Timeline::of(profile, run, device.ordinal))
+                .collect()
+        };
+        let busy = profile.runs.iter().map(|run| {
+            let timelines = timelines_of(run);
+            timelines
+                .iter()
+                .map(|timeline| timeline.busy_ns)
+                .max()
+                .unwrap_or(0) as f64
+        });
+        let recorded = profile.calls.values();
+        let begin = recorded
+            .clone()
+            .filter_map(|facts| facts.recorded_begin_ns)
+            .min();
+        let end = recorded
+            .filter_map(|facts| facts.recorded_end_ns.or(facts.recorded_begin_ns))
+            .max();
+        Self {
+            run: number,
+            wall_ns: Spread::of(profile.runs.iter().map(|run| wall(run) as f64)),
+            busy_ns: Spread::of(busy),
+            recorded_wall_ns: begin.zip(end).map(|(begin, end)| end - begin),
+            without_call: run.work.iter().filter(|work| work.call.is_none()).count() as u64,
+            work: rows(profile),
+            timelines: timelines_of(run),
+            stalls: stalls(profile, run),
+            critical_path: CriticalPath::of(profile, run),
+        }
+    }
+}

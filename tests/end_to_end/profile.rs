@@ -1,0 +1,314 @@
+//! `cutape profile` on the null driver, with a library in the place of CUPTI, and with events.
+//!
+//! The null driver runs no kernels, so that the library says what ran and when.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use cutape_format::Trace;
+use cutape_tests::{Output, compile, compiled, parts, record, root, run};
+use serde_json::Value;
+
+cutape_tests::tests![
+    records_are_joined_with_calls,
+    nodes_of_a_graph,
+    repeated_replays_have_intervals,
+    events_in_the_place_of_cupti,
+    events_of_captured_and_per_thread_work,
+    what_cupti_cannot_do_is_said,
+    text_and_files,
+];
+
+fn trace_of(folder: &Path, program: &str) -> PathBuf {
+    let trace = folder
+        .join(program.replace('/', "-"))
+        .with_extension("cutape");
+    run(&mut record(&trace, &[], &[&compiled(program)])).assert(0);
+    trace
+}
+
+/// A recorded program with launches of four kernels, copies, memsets and a stream.
+fn trace() -> &'static Path {
+    static TRACE: OnceLock<PathBuf> = OnceLock::new();
+    TRACE.get_or_init(|| {
+        trace_of(
+            &parts().new_folder("profile-trace"),
+            "clean/launch_vector_add",
+        )
+    })
+}
+
+/// The library in the place of CUPTI.
+fn cupti() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let library = parts().new_folder("profile-cupti").join("libcupti.so");
+        let source = root().join("tests/programs/profile/cupti.c");
+        compile(&source, &library, &[&"-O1", &"-fPIC", &"-shared"]);
+        library
+    })
+}
+
+/// The indices of the calls of some functions.
+fn calls(trace: &Path, functions: &[&str]) -> Vec<u64> {
+    let trace = Trace::open(trace).unwrap();
+    let calls = trace
+        .calls()
+        .filter(|call| functions.contains(&&*call.signature.name));
+    calls.map(|call| call.index).collect()
+}
+
+fn profile(trace: &Path, options: &[&str], plan: &str) -> Output {
+    let mut command = parts().cutape(&[&"profile", &trace, &"--driver", &"null"]);
+    if !options.contains(&"--cupti") {
+        command.arg("--cupti").arg(cupti());
+    }
+    run(command.args(options).env("CUTAPE_TESTS_CUPTI", plan))
+}
+
+fn json(output: &Output) -> Value {
+    output.assert_code(0);
+    serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{}", output.describe()))
+}
+
+fn numbers(values: &Value, member: &str) -> Vec<u64> {
+    let values = values.as_array().unwrap().iter();
+    values
+        .map(|value| value[member].as_u64().unwrap_or(u64::MAX))
+        .collect()
+}
+
+fn records_are_joined_with_calls(_: &Path) {
+    let launches = calls(trace(), &["cuLaunchKernel"]);
+    let copies = calls(trace(), &["cuMemcpyHtoD_v2"]);
+    let [first, _, second, third] = launches[..] else {
+        panic!("{launches:?}")
+    };
+    let plan = format!(
+        "{}:copy:1000:3000:400000,{first}:kernel:10000:40000:7,{second}:kernel:50000:60000:13,\
+         {third}:kernel:61000:62000:13,own,lost",
+        copies[0]
+    );
+    let document = json(&profile(trace(), &["--format", "json"], &plan));
+    assert_eq!(document["method"]["version"], 130_001);
+    let run = &document["runs"][0];
+    assert_eq!(run["lost"], 3);
+    assert_eq!(run["overhead_ns"], 5000);
+    let work = &run["work"];
+    let order = [u64::MAX, copies[0], first, second, third];
+    assert_eq!(numbers(work, "call"), order);
+    let lasted: Vec<u64> = numbers(work, "begin_ns")
+        .iter()
+        .zip(numbers(work, "end_ns"))
+        .map(|(begin, end)| end - begin)
+        .collect();
+    assert_eq!(lasted, [1, 2000, 30_000, 10_000, 1000]);
+    // The axis is that of the host: of the first call, with the error of two clocks.
+    let begin = work[2]["begin_ns"].as_u64().unwrap();
+    assert!((9_000..1_000_000).contains(&begin), "{begin}");
+    assert_eq!(work[2]["name"], "kernel(float*, int)");
+    assert_eq!(work[2]["grid"], serde_json::json!([264, 1, 1]));
+    assert_eq!(work[1]["bytes"], 400_000);
+    // Streams as the trace names them.
+    let stream = |at: usize| &document["streams"][work[at]["stream"].to_string()];
+    assert_eq!(stream(2), "default stream");
+    assert_eq!(stream(3), "stream#1");
+    assert!(
+        stream(0)
+            .as_str()
+            .unwrap()
+            .starts_with("stream of the replay")
+    );
+    // Every call that the driver got has times, and what the trace says of it.
+    let host = run["host"].as_array().unwrap();
+    assert!(host.len() > 20, "{}", host.len());
+    for call in host {
+        assert!(call["end_ns"].as_u64() >= call["begin_ns"].as_u64());
+        let facts = &document["calls"][call["call"].to_string()];
+        assert!(facts["function"].as_str().unwrap().starts_with("cu"));
+        assert!(facts["recorded_end_ns"].as_u64() >= facts["recorded_begin_ns"].as_u64());
+    }
+    let summary = &document["summary"];
+    assert_eq!(summary["without_call"], 1);
+    let row = &summary["work"][0];
+    assert_eq!(
+        (&row["count"], &row["longest_call"]),
+        (&4.into(), &first.into())
+    );
+    // 264 blocks of 1024 threads: two to each of 132 multiprocessors.
+    assert_eq!(
+        (&row["occupancy"]["occupancy"], &row["occupancy"]["waves"]),
+        (&1.0.into(), &1.0.into())
+    );
+    let timeline = &summary["timelines"][0];
+    let parts = [
+        "busy_ns",
+        "idle_host_ns",
+        "idle_launch_ns",
+        "idle_device_ns",
+    ];
+    let sum: u64 = parts
+        .iter()
+        .map(|part| timeline[part].as_u64().unwrap())
+        .sum();
+    assert_eq!(sum, timeline["wall_ns"].as_u64().unwrap());
+    let path = &summary["critical_path"];
+    let sum: u64 = numbers(&path["shares"], "total_ns").iter().sum();
+    assert_eq!(sum, path["wall_ns"].as_u64().unwrap());
+    let stalls = &summary["stalls"];
+    let functions: Vec<_> = stalls
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stall| &stall["function"])
+        .collect();
+    assert!(
+        functions.contains(&&"cuStreamSynchronize".into()),
+        "{functions:?}"
+    );
+}
+
+fn nodes_of_a_graph(folder: &Path) {
+    let trace = trace_of(folder, "clean/graph");
+    let launch = calls(&trace, &["cuGraphLaunch"])[0];
+    let plan = format!("{launch}:node:1000:2000:1,{launch}:node:2000:5000:2");
+    let document = json(&profile(&trace, &["--format", "json"], &plan));
+    let work = &document["runs"][0]["work"];
+    assert_eq!(numbers(work, "call"), [launch, launch]);
+    assert_eq!(numbers(work, "node"), [1, 2]);
+    assert_eq!(work[0]["name"], "node()");
+}
+
+fn repeated_replays_have_intervals(_: &Path) {
+    let launch = calls(trace(), &["cuLaunchKernel"])[0];
+    let plan = format!("{launch}:kernel:1000:3000:7");
+    let document = json(&profile(
+        trace(),
+        &["--repeat", "3", "--format", "json"],
+        &plan,
+    ));
+    assert_eq!(document["runs"].as_array().unwrap().len(), 3);
+    let total = &document["summary"]["work"][0]["total_ns"];
+    assert_eq!(
+        (&total["count"], &total["median"]),
+        (&3.into(), &2000.0.into())
+    );
+    assert_eq!(total["confidence"], 0.75);
+    assert!(document["summary"]["run"].as_u64().unwrap() < 3);
+}
+
+fn events_in_the_place_of_cupti(_: &Path) {
+    let document = json(&profile(
+        trace(),
+        &["--cupti", "none", "--format", "json"],
+        "",
+    ));
+    assert_eq!(document["method"]["by"], "events");
+    let run = &document["runs"][0];
+    let functions = [
+        "cuLaunchKernel",
+        "cuMemcpyHtoD_v2",
+        "cuMemcpyDtoH_v2",
+        "cuMemcpyDtoHAsync_v2",
+        "cuMemsetD8_v2",
+    ];
+    let mut timed = numbers(&run["work"], "call");
+    timed.sort_unstable();
+    assert_eq!(timed, calls(trace(), &functions));
+    assert_eq!(run["not_timed"], 0);
+    let kernels = run["work"].as_array().unwrap().iter();
+    let names: Vec<_> = kernels
+        .filter(|work| work["kind"] == "kernel")
+        .map(|work| work["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["vector_add", "mark", "saxpy", "nothing"]);
+    let text = profile(trace(), &["--cupti", "none"], "");
+    text.assert_code(0);
+    assert!(
+        text.stdout.contains("by events around each call's work"),
+        "{}",
+        text.describe()
+    );
+}
+
+/// Captured calls run nothing; contexts end before the trace does.
+fn events_of_captured_and_per_thread_work(folder: &Path) {
+    for (program, functions) in [
+        ("clean/graph", &["cuGraphLaunch"][..]),
+        ("clean/per_thread_stream", &["cuLaunchKernel_ptsz"]),
+    ] {
+        let trace = trace_of(folder, program);
+        let document = json(&profile(
+            &trace,
+            &["--cupti", "none", "--format", "json"],
+            "",
+        ));
+        let run = &document["runs"][0];
+        assert_eq!(run["not_timed"], 0, "{program}");
+        let timed = numbers(&run["work"], "call");
+        let expected = calls(&trace, functions);
+        assert!(!expected.is_empty(), "{program}");
+        for call in expected {
+            assert!(
+                timed.contains(&call),
+                "{program}: {call} is not in {timed:?}"
+            );
+        }
+    }
+}
+
+fn what_cupti_cannot_do_is_said(folder: &Path) {
+    let launch = calls(trace(), &["cuLaunchKernel"])[0];
+    for (plan, why) in [
+        ("old", "its version is 17, too old"),
+        ("refused", "profiling needs privileges here"),
+    ] {
+        let output = profile(trace(), &[], plan);
+        output.assert_code(2);
+        assert!(output.stderr.contains(why), "{}", output.describe());
+        assert_eq!(output.stdout, "");
+    }
+    let output = profile(trace(), &[], &format!("{launch}:kernel:1:2:7,short"));
+    output.assert_code(0);
+    let note = "note: records of kind 10 have 120 bytes";
+    assert!(output.stdout.contains(note), "{}", output.describe());
+    let text = folder.join("text.so");
+    fs::write(&text, "no library").unwrap();
+    for (path, why) in [
+        (&*text, "text.so"),
+        (&*parts().null_driver, "it is not CUPTI"),
+        (&*folder.join("missing"), "give the path of libcupti.so"),
+    ] {
+        let output = profile(trace(), &["--cupti", path.to_str().unwrap()], "");
+        output.assert_code(2);
+        assert!(output.stderr.contains(why), "{}", output.describe());
+    }
+}
+
+fn text_and_files(folder: &Path) {
+    let launch = calls(trace(), &["cuLaunchKernel"])[0];
+    let plan = format!("{launch}:kernel:1000:3000:7");
+    let text = profile(trace(), &[], &plan);
+    text.assert_code(0);
+    for expected in [
+        "GPU times of 1 replay, by CUPTI 130001",
+        "device 0: a device of the tests",
+        "kernel(float*, int)",
+        "the host waited in:",
+        "critical path (",
+    ] {
+        assert!(
+            text.stdout.contains(expected),
+            "{expected}: {}",
+            text.describe()
+        );
+    }
+    let file = folder.join("profile.json");
+    let options = ["--format", "json", "-o", file.to_str().unwrap()];
+    let output = profile(trace(), &options, &plan);
+    output.assert_code(0);
+    assert_eq!(output.stdout, "");
+    let document: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(document["runs"][0]["work"][0]["call"], launch);
+}
