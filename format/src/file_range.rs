@@ -303,6 +303,32 @@ mod tests {
 
     #[cfg(feature = "read")]
     #[test]
+    fn bytes_are_known_by_their_digest() {
+        let range = FileRange {
+            offset: 1,
+            length: 3,
+            file_length: 9,
+            modified: 4,
+            path: b"/lib/libx.so",
+            build_id: b"",
+            digest: Some(cutape_driver::digest::digest(b"abc")),
+        };
+        let unknown = FileRange {
+            digest: None,
+            ..range
+        };
+        for (range, bytes, expected) in [
+            (range, &b"abc"[..], true),
+            (range, b"abd", false),
+            (range, b"abcd", false),
+            (unknown, b"abc", false),
+        ] {
+            assert_eq!(range.has_digest_of(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[cfg(feature = "read")]
+    #[test]
     fn a_file_may_be_longer_than_memory() {
         use std::os::unix::ffi::OsStrExt;
 

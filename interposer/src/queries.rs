@@ -125,14 +125,20 @@ pub(crate) fn freed_at(address: u64) -> Freed {
 }
 
 /// Whether the host may touch managed memory while the current device works (cuMemAllocManaged,
-/// concurrentManagedAccess).
+/// concurrentManagedAccess). Without a current context, as when the runtime finds variables, whether
+/// that holds of all devices.
 pub(crate) fn has_concurrent_managed_access() -> bool {
     const CONCURRENT_MANAGED_ACCESS: u64 = 89;
-    let Some(device) = current_device() else {
-        return false;
+    let of_device = |device: u64| {
+        let arguments = |place| [place, CONCURRENT_MANAGED_ACCESS, device, 0];
+        // SAFETY: it writes an int.
+        let value: Option<i32> = unsafe { ask(id::cuDeviceGetAttribute, arguments) };
+        value.is_some_and(|value| value != 0)
     };
-    let arguments = |place| [place, CONCURRENT_MANAGED_ACCESS, device, 0];
+    if let Some(device) = current_device() {
+        return of_device(device);
+    }
     // SAFETY: it writes an int.
-    let value: Option<i32> = unsafe { ask(id::cuDeviceGetAttribute, arguments) };
-    value.is_some_and(|value| value != 0)
+    let count: Option<i32> = unsafe { ask(id::cuDeviceGetCount, |place| [place, 0, 0, 0]) };
+    count.is_some_and(|count| count > 0 && (0..count as u64).all(of_device))
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_model::{HostWrites, ObjectId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{Memory, WORD, Written, fits, time_of_look};
 
@@ -76,12 +76,17 @@ impl Cassette {
         }
         let mut writes = HostWrites::default();
         let mut looks = Vec::new();
+        let (mut indices, mut known) = (FxHashMap::default(), FxHashSet::default());
         for call in trace.calls() {
             writes.enter(&call);
             if call.has_notes() {
                 add_looks(&mut writes, &call, &mut looks);
+                known.extend(known_copies(&call, &indices));
             }
             writes.apply(&call);
+            if writes.has_written(&call) {
+                indices.insert((call.thread, call.number), call.index);
+            }
         }
         looks.sort_by_key(|look| look.time);
         let mut contents = Contents::default();
@@ -103,7 +108,8 @@ impl Cassette {
             let words = contents.changed(&look, &bytes);
             let first_and_again = words.into_iter().partition(|(_, is_first)| *is_first);
             let (first, again): (Vec<_>, Vec<_>) = first_and_again;
-            let [first, again] = [first, again].map(|words| all_written(&look, &bytes, words));
+            let [first, again] =
+                [first, again].map(|words| all_written(&look, &bytes, words, &known));
             match look.when {
                 When::Other => {}
                 When::InFlight => {
@@ -143,6 +149,21 @@ impl Cassette {
     pub(crate) fn take_after(&mut self, call: u64) -> Vec<Written> {
         self.after.remove(&call).unwrap_or_default()
     }
+}
+
+/// Copies whose bytes the recorder has found after a call, by call: of those to one address, the last;
+/// what the others brought is gone.
+fn known_copies(call: &Call<'_>, indices: &FxHashMap<(u32, u64), u64>) -> Vec<u64> {
+    let mut last: FxHashMap<u64, u64> = FxHashMap::default();
+    for note in call.notes() {
+        if let Note::Readback(note, _) = note
+            && let Some(&copy) = indices.get(&(note.thread, note.number))
+        {
+            let last = last.entry(note.address).or_default();
+            *last = copy.max(*last);
+        }
+    }
+    last.into_values().collect()
 }
 
 fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look>) {
@@ -242,24 +263,30 @@ fn words(address: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Words of a look, by the last work in flight that may write them.
-fn all_written(look: &Look, bytes: &[u8], words: Vec<(Range<usize>, bool)>) -> Vec<Written> {
+/// `known` are the copies whose bytes the recording has.
+fn all_written(
+    look: &Look,
+    bytes: &[u8],
+    words: Vec<(Range<usize>, bool)>,
+    known: &FxHashSet<u64>,
+) -> Vec<Written> {
     let mut by_writer: BTreeMap<Option<u64>, Vec<Range<usize>>> = BTreeMap::new();
     for (word, _) in words {
         let writer = look.writer(&look.addresses(&word));
         by_writer.entry(writer).or_default().push(word);
     }
     let all = by_writer.into_iter();
-    all.filter_map(|(writer, words)| written(look, bytes, &words, writer))
-        .collect()
+    let all = all.filter_map(|(writer, words)| {
+        // What a copy in flight brings is not older than the look.
+        let copy = writer.filter(|writer| look.when == When::InFlight && known.contains(writer));
+        let call = copy.map_or(look.call, |copy| copy.saturating_sub(1));
+        written(look, bytes, &words, call)
+    });
+    all.collect()
 }
 
-/// Words of a look. What the work in flight itself has written is not older than the look.
-fn written(
-    look: &Look,
-    bytes: &[u8],
-    words: &[Range<usize>],
-    writer: Option<u64>,
-) -> Option<Written> {
+/// Words of a look; the last call whose work may have written them.
+fn written(look: &Look, bytes: &[u8], words: &[Range<usize>], call: u64) -> Option<Written> {
     let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
     for word in words {
         let address = look.address + word.start as u64;
@@ -271,10 +298,7 @@ fn written(
     }
     (!parts.is_empty()).then(|| Written {
         memory: look.memory.clone(),
-        call: match look.when {
-            When::After => look.call,
-            _ => writer.map_or(look.call, |writer| writer.saturating_sub(1)),
-        },
+        call,
         parts,
         missing: None,
     })

@@ -182,7 +182,7 @@ impl Reading<'_> {
                     Family::Copy(_) => self.source_rows(),
                     _ => ranges.next().flatten(),
                 };
-                let bytes = rows.and_then(|rows| gather(&rows));
+                let bytes = rows.and_then(|rows| memory::gather(&rows));
                 // Which sources of a batch the recorder took is up to the driver.
                 match bytes.filter(|bytes| bytes.len() == length) {
                     Some(bytes) => Some(bytes),
@@ -259,14 +259,20 @@ impl Reading<'_> {
             let (_, buffer) = pairs.find(|&(key, _)| key == BUFFER_POINTER)?;
             return memory::read(buffer, length);
         }
-        let mut packed = vec![0; length];
-        for (at, &(offset, size)) in
-            (0..).zip(self.kernels.layout(self.recorded.index, recorded_kernel)?)
-        {
-            let value = memory::word(array.checked_add(at * 8)?)?;
-            let value = memory::read(value, size as usize)?;
+        let layout = self.kernels.layout(self.recorded.index, recorded_kernel)?;
+        let pointers = memory::read(array, layout.len() * 8)?;
+        let pointers = pointers.as_chunks::<8>().0.iter();
+        let values = pointers.zip(layout);
+        let values: Vec<(u64, u64)> = values
+            .map(|(pointer, &(_, size))| (u64::from_le_bytes(*pointer), size.into()))
+            .collect();
+        let values = memory::gather(&values)?;
+        let (mut packed, mut values) = (vec![0; length], &values[..]);
+        for &(offset, size) in layout {
+            let (value, rest) = values.split_at_checked(size as usize)?;
+            values = rest;
             let place = packed.get_mut(offset as usize..offset as usize + size as usize)?;
-            place.copy_from_slice(&value);
+            place.copy_from_slice(value);
         }
         Some(packed)
     }
@@ -332,11 +338,3 @@ fn member_at(function: &Function, position: usize, name: &str, address: u64) -> 
 
 /// Rows of memory: address, length; `None` if they are not known.
 type Rows = Option<Vec<(u64, u64)>>;
-
-fn gather(rows: &[(u64, u64)]) -> Option<Vec<u8>> {
-    let mut all = Vec::new();
-    for &(address, length) in rows {
-        all.extend(memory::read(address, length as usize)?);
-    }
-    Some(all)
-}

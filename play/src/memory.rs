@@ -34,6 +34,42 @@ pub(crate) fn read(address: u64, length: usize) -> Option<Vec<u8>> {
     (read == length as isize).then_some(bytes)
 }
 
+/// Most ranges that one call of the system reads (`IOV_MAX` of Linux).
+const MOST_RANGES: usize = 1024;
+
+/// The bytes at these addresses with these lengths, one after the other; `None` if one of them cannot
+/// be read.
+pub(crate) fn gather(ranges: &[(u64, u64)]) -> Option<Vec<u8>> {
+    let lengths = ranges.iter().map(|&(_, length)| length as usize);
+    let mut bytes = vec![0; lengths.sum()];
+    let mut rest = &mut bytes[..];
+    for ranges in ranges.chunks(MOST_RANGES) {
+        let parts: Vec<libc::iovec> = ranges
+            .iter()
+            .map(|&(address, length)| part(address, length as usize))
+            .collect();
+        let length = parts.iter().map(|part| part.iov_len).sum();
+        let own = part(rest.as_mut_ptr() as u64, length);
+        // SAFETY: it writes `length` bytes of `rest`, which has them; where the program's memory cannot
+        // be read, it fails.
+        let read = unsafe {
+            libc::process_vm_readv(
+                std::process::id() as i32,
+                &raw const own,
+                1,
+                parts.as_ptr(),
+                parts.len() as libc::c_ulong,
+                0,
+            )
+        };
+        rest = rest.split_at_mut_checked(length)?.1;
+        if read != length as isize {
+            return None;
+        }
+    }
+    Some(bytes)
+}
+
 /// Writes bytes to an address; false if one of them cannot be written.
 pub(crate) fn write(address: u64, bytes: &[u8]) -> bool {
     let length = bytes.len();

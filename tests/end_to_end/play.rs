@@ -20,6 +20,7 @@ cutape_tests::tests![
     a_debugger_runs_the_program,
     bytes_that_nothing_has_set_are_learned,
     objects_end_in_any_order,
+    memory_is_where_it_was,
     a_program_that_ends_early_is_no_match,
     with_warn_the_program_goes_on,
     bytes_that_the_recording_lacks_are_no_zeros,
@@ -76,10 +77,12 @@ fn what_kernels_compute_comes_from_the_recording(folder: &Path) {
     }
 }
 
-/// Those of `traces/clean`; the programs end with a line only if their results are right.
+/// Those of `traces/clean` and `traces/played`; the programs end with a line only if their results are
+/// right.
 fn recordings_of_a_gpu_are_played(_: &Path) {
+    let folders = ["clean", "played"].map(|name| fs::read_dir(root().join("traces").join(name)));
     let mut played = 0;
-    for entry in fs::read_dir(root().join("traces/clean")).unwrap() {
+    for entry in folders.into_iter().flat_map(Result::unwrap) {
         let trace = entry.unwrap().path();
         let name = trace.file_stem().unwrap().to_str().unwrap();
         let output = run(&mut play(
@@ -95,7 +98,7 @@ fn recordings_of_a_gpu_are_played(_: &Path) {
         );
         played += 1;
     }
-    assert!(played > 10);
+    assert!(played > 20);
 }
 
 fn each_change_is_named(folder: &Path) {
@@ -344,6 +347,16 @@ fn objects_end_in_any_order(folder: &Path) {
     let (trace, _) = recorded(folder, &[&changed(folder, &[])]);
     let reversed = changed(folder, &["FREED_REVERSED"]);
     run(&mut play(&trace, &[], &[&reversed])).assert(0);
+}
+
+fn memory_is_where_it_was(folder: &Path) {
+    let program = with_macros(folder, "addresses", "play/addresses.c", &[]);
+    let (trace, output) = recorded(folder, &[&program]);
+    for _ in 0..2 {
+        let played = run(&mut play(&trace, &[], &[&program]));
+        played.assert_code(0);
+        assert_eq!(played.stdout, output.stdout);
+    }
 }
 
 fn a_program_that_ends_early_is_no_match(folder: &Path) {

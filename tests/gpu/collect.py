@@ -56,10 +56,10 @@ def main():
     manifest = ROOT / "traces" / "manifest.toml"
     lines = [
         "# Written by tests/gpu/collect.py from a run of tests/gpu/run.sh on real hardware; those of frameworks are",
-        "# from tests/gpu/frameworks.sh.",
+        "# from tests/gpu/frameworks.sh, those in played/ from tests/gpu/play.sh.",
         "",
     ]
-    frameworks = [block for block in manifest.read_text().split("\n\n") if 'file = "frameworks/' in block]
+    others = [block for block in manifest.read_text().split("\n\n") if re.search('file = "(frameworks|played)/', block)]
     for group, names in (("clean", CLEAN), ("misuse", MISUSE)):
         folder = ROOT / "traces" / group
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def main():
             if flight:
                 lines.append(f'in_flight = "{flight[0]}"')
             lines += [f"findings = {json.dumps(sorted(found))}", ""]
-    manifest.write_text("\n".join(lines) + "\n".join(f"\n{block.strip()}\n" for block in frameworks))
+    manifest.write_text("\n".join(lines) + "\n".join(f"\n{block.strip()}\n" for block in others))
 
 
 if __name__ == "__main__":

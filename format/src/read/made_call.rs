@@ -110,6 +110,7 @@ fn put_raw(into: &mut Vec<u8>, (parameter, field): (u8, u8), flags: u16, bytes: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FileRange;
     use crate::layout::BlobRef;
     use crate::read::signature::Signatures;
 
@@ -130,6 +131,21 @@ mod tests {
             field: 11,
             flags: snapshot_flag::BLOB,
             bytes: Bytes::Blob(blob),
+        });
+        let range = FileRange {
+            offset: 1,
+            length: 2,
+            file_length: 3,
+            modified: 4,
+            path: b"/lib/libx.so",
+            build_id: &[5; 20],
+            digest: Some(6),
+        };
+        made.repeat_before(&Snapshot {
+            parameter: 1,
+            field: 12,
+            flags: snapshot_flag::IN_FILE,
+            bytes: Bytes::InFile(range),
         });
         made.put_after(0, 0, None);
         made.returned(3);
@@ -153,7 +169,11 @@ mod tests {
             .snapshots()
             .map(|found| (found.field, found.bytes))
             .collect();
-        let expected = [(0, Bytes::Inline(&b"abc"[..])), (11, Bytes::Blob(blob))];
+        let expected = [
+            (0, Bytes::Inline(&b"abc"[..])),
+            (11, Bytes::Blob(blob)),
+            (12, Bytes::InFile(range)),
+        ];
         assert_eq!(snapshots, expected);
         assert_eq!((call.index, call.result()), (4, Some(3)));
         let after = call.leave.and_then(|leave| leave.snapshots().next());

@@ -39,8 +39,8 @@ fn shown(write: PendingWrite) -> Pending {
     (bytes.start, bytes.end, is_exact, call)
 }
 
-/// What the last call finds, and the answers; each `LOOK` asks what is enqueued during it.
-fn found(steps: &[Step]) -> (Vec<PendingWrite>, Answers) {
+/// A recording with a context, streams, an event and memory, and these calls.
+fn recorded(steps: &[Step]) -> Trace {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     let start: [Step; 7] = [
         ("cuDevicePrimaryCtxRetain", &[CONTEXT, 0], (1, 2), &[]),
@@ -108,6 +108,12 @@ fn found(steps: &[Step]) -> (Vec<PendingWrite>, Answers) {
     builder.write(&path).unwrap();
     let trace = Trace::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
+    trace
+}
+
+/// What the last call finds, and the answers; each `LOOK` asks what is enqueued during it.
+fn found(steps: &[Step]) -> (Vec<PendingWrite>, Answers) {
+    let trace = recorded(steps);
     let mut writes = HostWrites::default();
     let mut found = Vec::new();
     for call in trace.calls() {
@@ -564,5 +570,49 @@ fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
             expected,
             "{what}"
         );
+    }
+}
+
+#[test]
+fn calls_that_wait_at_once_all_prove_the_work() {
+    const SET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
+    const fn synchronize(stream: &'static [u64], times: (u64, u64)) -> Step {
+        ("cuStreamSynchronize", stream, times, &[])
+    }
+    const fn context(looked: &'static [u64]) -> Step {
+        ("cuCtxSynchronize_v2", &[CONTEXT], (40, 50), looked)
+    }
+    type Case = (&'static str, [Step; 2], &'static [CompletedBy]);
+    let table: [Case; 4] = [
+        (
+            "the second returns later",
+            [synchronize(&[STREAM], (30, 60)), context(&[])],
+            &[CompletedBy::Call(9, 50), CompletedBy::Also(8, 60)],
+        ),
+        (
+            "the second is entered while the recorder looks",
+            [synchronize(&[STREAM], (52, 60)), context(&[55])],
+            &[CompletedBy::Call(8, 55), CompletedBy::Also(9, 60)],
+        ),
+        (
+            "the second is entered later",
+            [synchronize(&[STREAM], (57, 60)), context(&[55])],
+            &[CompletedBy::Call(8, 55)],
+        ),
+        (
+            "the second waits for another stream",
+            [synchronize(&[OTHER], (30, 60)), context(&[])],
+            &[CompletedBy::Call(9, 50)],
+        ),
+    ];
+    for (what, waits, expected) in table {
+        let trace = recorded(&[&[SET], &waits[..]].concat());
+        let mut writes = HostWrites::keeping_completed();
+        for call in trace.calls() {
+            writes.enter(&call);
+            writes.apply(&call);
+        }
+        let proofs = writes.completed().into_iter().map(|one| one.proof);
+        assert_eq!(proofs.collect::<Vec<_>>(), expected, "{what}");
     }
 }

@@ -1,4 +1,5 @@
 // nvcc: --default-stream per-thread
+// not-played: any of its threads may initialise the runtime
 // Eight threads, each with the default stream of its own: polling, host functions, pitched copies.
 #include <cstdio>
 #include <cstdlib>

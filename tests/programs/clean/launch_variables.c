@@ -1,5 +1,6 @@
 /* Kernels that reach variables of another module: by a parameter, and by an address in memory. One
  * writes the address of a variable to memory. */
+// not-played: a kernel writes the address of a variable, which the program compares
 #include "program.h"
 
 /* The variables of the other module. */

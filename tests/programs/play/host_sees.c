@@ -119,8 +119,10 @@ static void written_variable(void)
     CHECK(cuModuleGetGlobal(&shared[0], &length, variables, "both_sides"));
     CHECK(cuLibraryLoadData(&library, PTX_MANAGED, NULL, NULL, 0, NULL, NULL, 0));
     CHECK(cuLibraryGetKernel(&kernel, library, "double_it"));
-    /* as the runtime does, which does not ask for the length */
+    /* as the runtime does, which does not ask for the length, and has no context yet */
+    CHECK(cuCtxSetCurrent(NULL));
     CHECK(cuLibraryGetManaged(&shared[1], NULL, library, "both_sides"));
+    CHECK(cuCtxSetCurrent(context));
     CUfunction doubles[2] = {function_of(variables, "double_it"), (CUfunction)kernel};
     for (int i = 0; i < 2; i++) {
         Words value = (Words)(uintptr_t)shared[i];

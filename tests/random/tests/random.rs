@@ -58,8 +58,7 @@ impl Options {
             limit: Duration::MAX,
             plants: 4,
             devices: None,
-            // `play` does not do them all yet (docs/play.md).
-            last: Property::Replayed,
+            last: Property::Played,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
