@@ -267,6 +267,8 @@ fn what_cupti_cannot_do_is_said(folder: &Path) {
         let output = profile(trace(), &[], plan);
         output.assert_code(2);
         assert!(output.stderr.contains(why), "{}", output.describe());
+        let hint = "`--cupti none` measures with events";
+        assert!(output.stderr.contains(hint), "{}", output.describe());
         assert_eq!(output.stdout, "");
     }
     let output = profile(trace(), &[], &format!("{launch}:kernel:1:2:7,short"));

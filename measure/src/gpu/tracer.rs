@@ -181,8 +181,10 @@ impl CallTracer for GpuTracer {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let cupti = Cupti::open(path)?;
-        cupti.begin()?;
+        let cupti = Cupti::open(path);
+        let begun = cupti.and_then(|cupti| cupti.begin().map(|()| cupti));
+        let cupti =
+            begun.map_err(|why| format!("{why}; `--cupti none` measures with events instead"))?;
         if let Some(reading) = reading(&cupti) {
             let _ = self.first.set(reading);
         }
