@@ -161,8 +161,8 @@ pub struct State<X> {
     pub records_elsewhere: bool,
     /// The last launch of each executable graph.
     pub(crate) last_launches: HashMap<ObjectId, Clock, FxBuildHasher>,
-    /// By thread.
-    pub(crate) streams: Vec<LastStreams>,
+    /// By thread; a damaged trace can name many that have no calls.
+    pub(crate) streams: Vec<Option<Box<LastStreams>>>,
     pending: Vec<PendingObject<X>>,
     changes: Changes,
     has_changed: bool,
@@ -216,7 +216,7 @@ impl<X> State<X> {
     fn settle_pending(&mut self, now: u64, thread: u32) {
         if self.streams.len() <= thread as usize {
             let threads = thread as usize + 1;
-            self.streams.resize(threads, LastStreams::default());
+            self.streams.resize_with(threads, || None);
         }
         self.pending
             .sort_by_key(|pending| pending.new.created_ticks);

@@ -47,17 +47,19 @@ impl<X> State<X> {
             version: versions.iter().sum(),
         };
         let place = question.place();
-        let last = self.streams.get(thread as usize);
-        if let Some(&Some((known, stream))) = last.and_then(|last: &LastStreams| last.get(place))
+        let last = self.streams.get(thread as usize).and_then(Option::as_ref);
+        if let Some(&Some((known, stream))) = last.and_then(|last| last.get(place))
             && known == question
         {
             return stream;
         }
         let (key, context, kind) = self.stream_key(thread, handle, per_thread);
         let stream = self.order.stream(key, context, kind);
-        let last = self.streams.get_mut(thread as usize);
-        if let Some(last) = last.and_then(|last| last.get_mut(place)) {
-            *last = Some((question, stream));
+        if let Some(last) = self.streams.get_mut(thread as usize) {
+            let last: &mut LastStreams = last.get_or_insert_default();
+            if let Some(last) = last.get_mut(place) {
+                *last = Some((question, stream));
+            }
         }
         stream
     }

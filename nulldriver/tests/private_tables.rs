@@ -236,7 +236,7 @@ fn unknown_slots_are_named() {
     let mut table = 0_u64;
     assert_eq!(
         call("cuGetExportTable", &[out(&mut table), at(&[7_u8; 16])]),
-        code::NOT_FOUND
+        code::INVALID_VALUE
     );
     ok("cuLogsUnregisterCallback", &[handle]);
     assert_eq!(

@@ -305,10 +305,10 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 19] = [
+    const OTHERS: [&str; 20] = [
         "ctl", "diff", "endings", "execute", "faults", "forward", "growing", "hang", "loading",
-        "markers", "memory", "play", "private", "ranks", "redact", "sandbox", "size", "sources",
-        "stacks",
+        "markers", "memory", "play", "private", "profile", "ranks", "redact", "sandbox", "size",
+        "sources", "stacks",
     ];
 
     /// A program in a folder that no test knows would never run.

@@ -76,9 +76,6 @@ int main(void)
     CHECK(cuTexObjectGetResourceViewDesc(&found_view, seen));
     EXPECT(found_view.format == view.format && found_view.width == WIDTH);
     CHECK(cuTexObjectDestroy(seen));
-    /* Of a texture without a view: zeros. */
-    CHECK(cuTexObjectGetResourceViewDesc(&found_view, textures[0]));
-    EXPECT(found_view.format == CU_RES_VIEW_FORMAT_NONE && found_view.width == 0);
 
     CUsurfObject surface = 0;
     CUDA_RESOURCE_DESC found;

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use cutape_driver::types::CUuuid;
 use cutape_registry::{FUNCTIONS, Function};
 
-use crate::call::answer::{Answer, NOT_FOUND, invalid_if};
+use crate::call::answer::{Answer, INVALID_VALUE, NOT_FOUND, invalid_if};
 use crate::call::argument::{AddressOf, In, Out, OutRef, Text};
 use crate::call::entry::entries;
 use crate::call::error_log;
@@ -103,7 +103,8 @@ fn get_export_table(table: OutRef<u64>, id: In<CUuuid>) -> Answer {
     let uuid = u128::from_be_bytes(bytes);
     let Some(address) = private_tables::find(uuid) else {
         error_log::say(|| format!("there is no private table {uuid:032x}"));
-        return Err(NOT_FOUND);
+        // As driver 580.159.04 answers (H200).
+        return Err(INVALID_VALUE);
     };
     table.set(address)
 }
