@@ -602,7 +602,7 @@ fn entry_points_are_the_exported_symbols() {
     );
     assert_eq!(
         call("cuGetExportTable", &[out(&mut address), at(&[0_u8; 16])]),
-        code::NOT_FOUND
+        code::INVALID_VALUE
     );
 }
 
