@@ -24,7 +24,7 @@ impl fmt::Display for NotFound {
     }
 }
 
-/// The path of CUPTI: the first version of [`NAMES`] in the first folder that has any.
+/// The path of CUPTI: the first version in the first folder that has any.
 ///
 /// # Errors
 /// If no folder has one.
