@@ -58,7 +58,8 @@ impl Options {
             limit: Duration::MAX,
             plants: 4,
             devices: None,
-            last: Property::Played,
+            // `play` does not do them all yet (docs/play.md).
+            last: Property::Replayed,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
