@@ -10,7 +10,6 @@ use crate::mismatch::{Difference, Mismatch};
 use crate::query::Sort;
 use crate::state::{Found, OnMismatch, State};
 use crate::threads::{LOOK_AHEAD, ends_object};
-use crate::unknown::has_memory;
 use crate::unset;
 
 /// Why a call is no recorded one.
@@ -96,7 +95,7 @@ impl State {
         let mut passed = FxHashSet::default();
         for (distance, recorded) in launches {
             let used = self.comparison.counterparts(recorded.index).into_iter();
-            let memory = used.filter(|one| has_memory(one.kind));
+            let memory = used.filter(|one| one.kind.has_memory());
             let memory: Vec<u32> = memory.map(|one| one.number).collect();
             // Another one behind it may be alike.
             let is_apart = distance > 0 && !memory.iter().any(|one| passed.contains(one));

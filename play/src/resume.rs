@@ -147,46 +147,43 @@ impl State {
     /// A call that the recording does not have: what it is given is unknown from now on. Why the
     /// program cannot have the bytes that it brings, if it brings any.
     pub(crate) fn take_additional(&mut self, live: LiveCall<'_>) -> Option<String> {
-        self.unknown.as_ref()?;
-        let why: Since = format!("a call of {} is not in the recording", live.function.name).into();
-        let mut used = Vec::new();
-        let mut is_known = false;
-        let mut brings = None;
-        if let Some(mut like) = self.threads.sample(live.function) {
-            if let Family::Launch(_) = live.function.family {
-                let made = self.read(live, &like);
-                let given = self.comparison.live_objects(&made.at_place_of(&like));
-                let launch =
-                    kernel_of(&given).and_then(|kernel| self.comparison.recorded_launch(kernel));
-                let launch = launch.and_then(|index| self.threads.with_index(index));
-                let launch = launch.filter(|launch| launch.signature.name == live.function.name);
-                is_known = launch.is_some();
-                like = launch.unwrap_or(like);
-            } else {
-                is_known = !matches!(live.function.family, Family::Graph(_));
-            }
-            let made = self.read(live, &like);
-            let as_read = made.at_place_of(&like);
-            used = self.comparison.live_objects(&as_read);
-            let mut targets = written_by(live.function, &as_read).into_iter();
-            let is_host = |address: u64| {
-                let object = self.comparison.live_object_at(address);
-                object.is_none_or(|object| object.kind == Kind::HostMemory)
-            };
-            brings = targets
-                .any(|(address, _)| is_host(address))
-                .then(|| why.to_string());
-        } else if let Family::Copy(_) = live.function.family {
-            brings = Some(why.to_string());
-        }
-        let works = matches!(
-            live.function.family,
+        let function = live.function;
+        let why: Since = format!("a call of {} is not in the recording", function.name).into();
+        let writes = matches!(
+            function.family,
             Family::Launch(_) | Family::Copy(_) | Family::Memset
         );
-        let writes_all = works && !is_known;
-        let unknown = self.unknown.as_mut()?;
-        unknown.differs(live.function, &used, &why, writes_all);
-        brings
+        let Some(like) = self.like(live) else {
+            // Without a recorded call like it, what it is given cannot be read.
+            self.unknown.as_mut()?.differs(function, &[], &why, writes);
+            return matches!(function.family, Family::Copy(_)).then(|| why.to_string());
+        };
+        let made = self.read(live, &like);
+        let as_read = made.at_place_of(&like);
+        let used = self.comparison.live_objects(&as_read);
+        self.unknown.as_mut()?.differs(function, &used, &why, false);
+        let is_host = |address: u64| {
+            let object = self.comparison.live_object_at(address);
+            object.is_none_or(|object| object.kind == Kind::HostMemory)
+        };
+        let mut targets = written_by(function, &as_read).into_iter();
+        let brings = targets.any(|(address, _)| is_host(address));
+        brings.then(|| why.to_string())
+    }
+
+    /// A recorded call by which a call of the program can be read: of its function, and a launch of its
+    /// kernel, since kernels take different parameters.
+    fn like(&mut self, live: LiveCall<'_>) -> Option<Call<'static>> {
+        let sample = self.threads.sample(live.function)?;
+        let Family::Launch(_) = live.function.family else {
+            return Some(sample);
+        };
+        let made = self.read(live, &sample);
+        let given = self.comparison.live_objects(&made.at_place_of(&sample));
+        let kernel = kernel_of(&given)?;
+        let launch = self.comparison.recorded_launch(kernel)?;
+        let launch = self.threads.with_index(launch);
+        launch.filter(|launch| launch.signature.name == live.function.name)
     }
 }
 

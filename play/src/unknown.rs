@@ -29,34 +29,6 @@ pub(crate) struct Unknown {
     changed: FxHashMap<u64, Since>,
 }
 
-/// Whether objects of a kind hold bytes, or name memory.
-pub(crate) fn has_memory(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Memory
-            | Kind::HostMemory
-            | Kind::Registration
-            | Kind::Global
-            | Kind::Array
-            | Kind::MipmappedArray
-            | Kind::Allocation
-            | Kind::Reservation
-            | Kind::ExternalMemory
-            | Kind::GraphicsResource
-            | Kind::TextureReference
-            | Kind::SurfaceReference
-            | Kind::TextureObject
-            | Kind::SurfaceObject
-    )
-}
-
-fn has_code(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Module | Kind::Library | Kind::Function | Kind::Kernel | Kind::Link
-    )
-}
-
 impl Unknown {
     fn group(&self, object: u32) -> u32 {
         let mut at = object;
@@ -78,11 +50,11 @@ impl Unknown {
 
     /// Since when an object is unknown.
     pub(crate) fn since(&self, used: &Used) -> Option<Since> {
-        if !has_memory(used.kind) && !has_code(used.kind) {
+        if !used.kind.has_memory() && !used.kind.has_code() {
             return None;
         }
         let of_object = self.since.get(&self.group(used.number)).cloned();
-        of_object.or_else(|| self.everything.clone().filter(|_| has_memory(used.kind)))
+        of_object.or_else(|| self.everything.clone().filter(|_| used.kind.has_memory()))
     }
 
     fn set(&mut self, used: &Used, since: &Since) {
@@ -91,7 +63,7 @@ impl Unknown {
     }
 
     fn set_memory<'u>(&mut self, used: impl IntoIterator<Item = &'u Used>, since: &Since) {
-        for one in used.into_iter().filter(|used| has_memory(used.kind)) {
+        for one in used.into_iter().filter(|used| used.kind.has_memory()) {
             self.set(one, since);
         }
     }
@@ -113,7 +85,8 @@ impl Unknown {
         writes_all: bool,
     ) {
         self.first.get_or_insert_with(|| since.clone());
-        if writes_all {
+        // Which memory a graph writes is not followed.
+        if writes_all || function.family == Family::Graph(GraphOp::Launch) {
             self.everything.get_or_insert_with(|| since.clone());
         }
         self.set_memory(used, since);
@@ -134,7 +107,7 @@ impl Unknown {
             return;
         };
         for one in created {
-            if has_memory(one.kind) || has_code(one.kind) {
+            if one.kind.has_memory() || one.kind.has_code() {
                 self.set(one, &since);
             }
         }
@@ -182,8 +155,10 @@ impl Unknown {
             }
             Family::Memset | Family::Prefetch | Family::StreamMemory(_) | Family::Graph(_) => None,
             _ => {
-                self.join_all(all().filter(|one| has_code(one.kind)));
-                self.join_all(all().filter(|one| has_memory(one.kind) && one.kind != Kind::Global));
+                self.join_all(all().filter(|one| one.kind.has_code()));
+                self.join_all(
+                    all().filter(|one| one.kind.has_memory() && one.kind != Kind::Global),
+                );
                 None
             }
         }
@@ -259,6 +234,17 @@ mod tests {
         assert_eq!(unknown.since(&d), None);
         unknown.follow(function("cuGraphLaunch"), &[], &[]);
         assert!(unknown.since(&d).is_some(), "a graph may write everything");
+    }
+
+    #[test]
+    fn another_graph_launch_writes_everything() {
+        let memory = used(0, Kind::Memory);
+        for name in ["cuGraphLaunch", "cuGraphInstantiateWithFlags"] {
+            let mut unknown = Unknown::default();
+            unknown.differs(function(name), &[], &"call 3".into(), false);
+            let is_unknown = unknown.since(&memory).is_some();
+            assert_eq!(is_unknown, name == "cuGraphLaunch", "{name}");
+        }
     }
 
     #[test]

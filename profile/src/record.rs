@@ -73,6 +73,25 @@ pub struct Work {
 }
 
 impl Work {
+    /// Work of which nothing else is known.
+    pub fn of(kind: WorkKind) -> Self {
+        Self {
+            kind,
+            name: String::new(),
+            begin_ns: 0,
+            end_ns: 0,
+            device: 0,
+            stream: 0,
+            call: None,
+            node: None,
+            bytes: None,
+            grid: None,
+            block: None,
+            registers: None,
+            shared_bytes: None,
+        }
+    }
+
     /// How long it ran.
     pub fn lasted(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)

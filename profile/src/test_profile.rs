@@ -22,19 +22,12 @@ pub(crate) fn h200() -> Device {
 /// A kernel of a call on stream 1 without shape.
 pub(crate) fn kernel(name: &str, call: u64, begin_ns: u64, end_ns: u64) -> Work {
     Work {
-        kind: WorkKind::Kernel,
         name: name.into(),
         begin_ns,
         end_ns,
-        device: 0,
         stream: 1,
         call: Some(call),
-        node: None,
-        bytes: None,
-        grid: None,
-        block: None,
-        registers: None,
-        shared_bytes: None,
+        ..Work::of(WorkKind::Kernel)
     }
 }
 

@@ -34,6 +34,12 @@ pub(crate) struct KindEntry {
     /// Whether its handles are addresses.
     #[serde(default)]
     pub(crate) address: bool,
+    /// Whether it holds bytes or names memory, besides those of which handles are addresses.
+    #[serde(default)]
+    pub(crate) memory: bool,
+    /// Whether it is code, or is made into code.
+    #[serde(default)]
+    pub(crate) code: bool,
 }
 
 impl KindEntry {

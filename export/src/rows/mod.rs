@@ -34,7 +34,8 @@ pub use arguments::KernelLayouts;
 pub use pass::Rows;
 pub use reference::{CallRef, ObjectRef, StreamRef};
 pub use row::{
-    Awaited, CallRow, CopyRow, Ending, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow,
-    ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow, origin_key,
+    Awaited, CallRow, CopyRow, Ending, EventRecordRow, FindingRow, GraphKernelRow, GraphLaunchRow,
+    ImageRow, ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow,
+    origin_key,
 };
 pub use sink::{Sink, Wants};

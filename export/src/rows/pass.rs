@@ -7,7 +7,7 @@ use cutape_format::{
     Call, Enumeration, Error, MarkerAction, Trace, TraceClock, WalkSummary, marked_ranges,
 };
 use cutape_model::{Changes, Effects, Scope, TraceState, function_of};
-use cutape_registry::{Family, Function, Kind, LinkOp};
+use cutape_registry::{EventOp, Family, Function, Kind, LinkOp};
 
 use super::arguments::{Decoder, Plans};
 use super::images::Images;
@@ -15,7 +15,7 @@ use super::lifetimes::Lifetimes;
 use super::reference::CallRef;
 use super::row::{CallRow, FindingRow, RangeRow, TraceRow};
 use super::sink::Sink;
-use super::work::{Submission, WorkRows, is_wait, is_work};
+use super::work::{Submission, WorkRows, event_record, is_wait, is_work};
 
 /// One pass over a trace.
 #[derive(Clone, Copy)]
@@ -152,6 +152,8 @@ struct Plan<'t> {
     effects: Option<Effects>,
     /// They launch or copy, or wait and the sink takes waits.
     has_work: bool,
+    /// They record an event in a stream.
+    records_event: bool,
     /// They load, link or make images.
     has_images: bool,
     /// They load or link them.
@@ -212,6 +214,7 @@ impl<'t> Pass<'t> {
         Plan {
             effects: function.map(Effects::of),
             has_work: is(is_work) || (S::WANTS.waits && is(is_wait)),
+            records_event: is(|function| function.family == Family::Event(EventOp::Record)),
             has_images: is(|function| {
                 matches!(
                     function.family,
@@ -249,6 +252,12 @@ impl<'t> Pass<'t> {
                 let state = &mut self.state;
                 self.work.add(&submission, state, &self.images, sink)?;
             }
+        }
+        if plan.records_event
+            && let Some(effects) = &plan.effects
+        {
+            let submission = Submission { effects, call, row };
+            event_record(&submission, &mut self.state, sink)?;
         }
         let changes = match plan.changes_state {
             true => self.state.observe(call),

@@ -285,6 +285,17 @@ pub struct WaitRow {
     pub event: Option<ObjectRef>,
 }
 
+/// An event is recorded in a stream, outside of captures.
+#[derive(Clone, Copy, Debug)]
+pub struct EventRecordRow {
+    /// The call.
+    pub call: CallRef,
+    /// The stream.
+    pub stream: Option<StreamRef>,
+    /// The event.
+    pub event: Option<ObjectRef>,
+}
+
 /// How an object's life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {

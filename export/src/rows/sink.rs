@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use cutape_analyzer::FindingKey;
 
 use super::row::{
-    CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, ImageUseRow, LaunchRow,
-    MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow,
+    CallRow, CopyRow, EventRecordRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow,
+    ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow,
 };
 
 /// Which of the rows that cost time a sink takes.
@@ -89,6 +89,11 @@ pub trait Sink {
 
     /// A copy or a memset.
     fn copy(&mut self, _row: &CopyRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A record of an event.
+    fn event_record(&mut self, _row: &EventRecordRow) -> Result<(), Self::Error> {
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What a call enqueues or waits for: launches, copies, waits.
+//! What a call enqueues or waits for: launches, copies, waits; and records of events.
 
 use cutape_format::Call;
 use cutape_model::{
@@ -13,7 +13,9 @@ use rustc_hash::FxHashMap;
 use super::images::Images;
 use super::lifetimes::object_ref;
 use super::reference::{CallRef, ObjectRef, StreamRef};
-use super::row::{Awaited, CopyRow, GraphKernelRow, GraphLaunchRow, LaunchRow, WaitRow};
+use super::row::{
+    Awaited, CopyRow, EventRecordRow, GraphKernelRow, GraphLaunchRow, LaunchRow, WaitRow,
+};
 use super::sink::Sink;
 use cutape_analyzer::demangle::demangle;
 
@@ -294,13 +296,37 @@ fn wait<S: Sink>(
         _ => None,
     };
     let stream = handle.and_then(|handle| stream::<S>(of, handle, state).0);
-    let objects = &state.state.objects;
-    let event = of.effects.handle_of(of.call, Kind::Event);
-    let event = event.and_then(|handle| objects.find(Kind::Event, handle).known());
     sink.wait(&WaitRow {
         call: of.row,
         awaited,
         stream,
-        event: event.and_then(|id| objects.get(id)).map(object_ref),
+        event: event(of, state),
+    })
+}
+
+/// The event that a call names.
+fn event(of: &Submission<'_>, state: &TraceState) -> Option<ObjectRef> {
+    let objects = &state.state.objects;
+    let handle = of.effects.handle_of(of.call, Kind::Event)?;
+    let id = objects.find(Kind::Event, handle).known()?;
+    objects.get(id).map(object_ref)
+}
+
+/// The row of a call that records an event; `state` is that before the call.
+pub(super) fn event_record<S: Sink>(
+    of: &Submission<'_>,
+    state: &mut TraceState,
+    sink: &mut S,
+) -> Result<(), S::Error> {
+    let handle = of.effects.stream(of.call).filter(|_| of.call.succeeded());
+    let (stream, is_captured) =
+        handle.map_or((None, false), |handle| stream::<S>(of, handle, state));
+    if is_captured || stream.is_none() {
+        return Ok(());
+    }
+    sink.event_record(&EventRecordRow {
+        call: of.row,
+        stream,
+        event: event(of, state),
     })
 }

@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cutape_export::rows::{
-    Awaited, CallRow, CopyRow, GraphLaunchRow, LaunchRow, RangeRow, Rows, Sink, StreamRef, WaitRow,
-    Wants,
+    Awaited, CallRow, CopyRow, EventRecordRow, GraphLaunchRow, LaunchRow, ObjectRef, RangeRow,
+    Rows, Sink, StreamRef, WaitRow, Wants,
 };
 use cutape_format::Trace;
 use cutape_profile::{CallFacts, WorkKind};
-use cutape_registry::{EventOp, Family, Function, StreamOp, Waits};
 
 /// What is known of the calls.
 #[derive(Debug, Default)]
@@ -79,23 +78,16 @@ impl Sink for Facts {
     }
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Self::Error> {
-        let Some(function) = row.known.filter(|_| row.call.succeeded()) else {
-            if self.measured.contains(&row.call.index) {
-                let facts = self.of_call(row, false);
-                self.calls.insert(row.call.index, facts);
-            }
-            return Ok(());
-        };
-        if function.family == Family::Event(EventOp::Record) {
-            // The stream's number is not in a row; its handle is as good, if it is not reused.
-            let stream = function
-                .stream
-                .map(|at| row.record.argument(usize::from(at)));
-            self.order
-                .record(row.record.argument(0), stream.unwrap_or(0));
-        }
         if self.measured.contains(&row.call.index) {
-            let facts = self.of_call(row, may_wait(function));
+            let facts = CallFacts {
+                function: row.function.to_owned(),
+                thread: row.call.thread,
+                recorded_begin_ns: row.call.enter_ns(),
+                recorded_end_ns: row.call.leave_ns(),
+                range: self.ranges.at(row.call.thread, row.call.enter_ticks),
+                is_wait: false,
+                needs: Vec::new(),
+            };
             self.calls.insert(row.call.index, facts);
         }
         Ok(())
@@ -105,7 +97,6 @@ impl Sink for Facts {
         if row.is_captured {
             return Ok(());
         }
-        self.order.see(row.stream);
         let name = row.demangled.or(row.kernel).unwrap_or("unknown kernel");
         let work = CallWork {
             kind: WorkKind::Kernel,
@@ -122,7 +113,6 @@ impl Sink for Facts {
         if row.is_captured {
             return Ok(());
         }
-        self.order.see(row.stream);
         let work = CallWork {
             kind: WorkKind::Graph,
             name: row
@@ -140,7 +130,6 @@ impl Sink for Facts {
         if row.is_captured {
             return Ok(());
         }
-        self.order.see(row.stream);
         let work = CallWork {
             kind: match row.is_memset {
                 true => WorkKind::Memset,
@@ -167,72 +156,43 @@ impl Sink for Facts {
         Ok(())
     }
 
+    fn event_record(&mut self, row: &EventRecordRow) -> Result<(), Self::Error> {
+        if let (Some(stream), Some(event)) = (row.stream, row.event) {
+            self.order.record(event, stream.number);
+        }
+        Ok(())
+    }
+
     fn wait(&mut self, row: &WaitRow) -> Result<(), Self::Error> {
-        self.order.see(row.stream);
-        if row.awaited == Awaited::EventInStream
-            && let Some(stream) = row.stream
-            && let Some(event) = self.order.waited_event.take()
-        {
+        if row.awaited != Awaited::EventInStream {
+            // The host waits.
+            if let Some(facts) = self.calls.get_mut(&row.call.index) {
+                facts.is_wait = true;
+            }
+        } else if let (Some(stream), Some(event)) = (row.stream, row.event) {
             self.order.wait(stream.number, event);
         }
         Ok(())
     }
 }
 
-impl Facts {
-    fn of_call(&mut self, row: &CallRow<'_>, is_wait: bool) -> CallFacts {
-        if row
-            .known
-            .is_some_and(|function| function.family == Family::Stream(StreamOp::WaitEvent))
-        {
-            self.order.waited_event = Some(row.record.argument(1));
-        }
-        CallFacts {
-            function: row.function.to_owned(),
-            thread: row.call.thread,
-            recorded_begin_ns: row.call.enter_ns(),
-            recorded_end_ns: row.call.leave_ns(),
-            range: self.ranges.at(row.call.thread, row.call.enter_ticks),
-            is_wait,
-            needs: Vec::new(),
-        }
-    }
-}
-
-/// Whether the host waits for work in calls of a function.
-fn may_wait(function: &Function) -> bool {
-    function.waits != Waits::No
-}
-
 /// Which work events put before which.
 #[derive(Debug, Default)]
 pub(crate) struct EventOrder {
-    /// By the handle of a stream, its number.
-    numbers: HashMap<u64, u32>,
     /// The last call with work on a stream.
     last: HashMap<u32, u64>,
-    /// By the handle of an event: the work before its record.
-    recorded: HashMap<u64, Option<u64>>,
+    /// The work before the last record of an event.
+    recorded: HashMap<ObjectRef, Option<u64>>,
     /// Work that the next work of a stream comes after.
     pending: HashMap<u32, Vec<u64>>,
-    /// The event of the wait whose row comes next.
-    waited_event: Option<u64>,
 }
 
 impl EventOrder {
-    fn see(&mut self, stream: Option<StreamRef>) {
-        if let Some(stream) = stream {
-            self.numbers.insert(stream.handle, stream.number);
-        }
+    fn record(&mut self, event: ObjectRef, stream: u32) {
+        self.recorded.insert(event, self.last.get(&stream).copied());
     }
 
-    fn record(&mut self, event: u64, stream: u64) {
-        let number = self.numbers.get(&stream);
-        let last = number.and_then(|number| self.last.get(number)).copied();
-        self.recorded.insert(event, last);
-    }
-
-    fn wait(&mut self, stream: u32, event: u64) {
+    fn wait(&mut self, stream: u32, event: ObjectRef) {
         if let Some(call) = self.recorded.get(&event).copied().flatten() {
             self.pending.entry(stream).or_default().push(call);
         }
@@ -278,33 +238,30 @@ const NESTED: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
+    use cutape_registry::Kind;
+
     use super::*;
 
     #[test]
     fn events_put_work_in_order() {
-        let stream = |handle: u64, number: u32| StreamRef {
-            number,
-            handle,
-            object: None,
-            of_thread: None,
+        let event = |generation| ObjectRef {
+            kind: Kind::Event,
+            generation,
         };
         let mut order = EventOrder::default();
-        for known in [stream(0x10, 1), stream(0x20, 2)] {
-            order.see(Some(known));
-        }
         assert_eq!(order.work(1, 5).len(), 0);
-        order.record(0xe, 0x10);
+        order.record(event(1), 1);
         order.work(1, 6);
-        order.wait(2, 0xe);
+        order.wait(2, event(1));
         assert_eq!(order.work(2, 8), [5]);
         assert_eq!(
             order.work(2, 9).len(),
             0,
             "what is before it in its stream is known already"
         );
-        order.record(0xf, 0x30);
-        order.wait(1, 0xf);
-        order.wait(1, 0xbad);
+        order.record(event(2), 3);
+        order.wait(1, event(2));
+        order.wait(1, event(3));
         assert_eq!(order.work(1, 10).len(), 0);
     }
 }

@@ -157,7 +157,7 @@ impl GpuTracer {
                 call: Some(call),
                 begin_ns,
                 end_ns: begin_ns.saturating_add(lasted),
-                ..empty(WorkKind::Kernel)
+                ..Work::of(WorkKind::Kernel)
             }
         });
         let mut run = Run {
@@ -267,25 +267,6 @@ fn in_order(run: &mut Run) {
     }
 }
 
-/// Work without anything that is known of it.
-fn empty(kind: WorkKind) -> Work {
-    Work {
-        kind,
-        name: String::new(),
-        begin_ns: 0,
-        end_ns: 0,
-        device: 0,
-        stream: 0,
-        call: None,
-        node: None,
-        bytes: None,
-        grid: None,
-        block: None,
-        registers: None,
-        shared_bytes: None,
-    }
-}
-
 /// The work of the records, and how much of it has no time.
 fn work_of(collected: &Collected, on_axis: impl Fn(u64) -> u64) -> (Vec<Work>, u64) {
     let names: Vec<String> = collected.names.iter().map(|name| demangle(name)).collect();
@@ -324,7 +305,7 @@ fn work_of(collected: &Collected, on_axis: impl Fn(u64) -> u64) -> (Vec<Work>, u
             block: is_kernel.then_some(raw.block),
             registers: is_kernel.then_some(raw.registers),
             shared_bytes: is_kernel.then_some(raw.shared),
-            ..empty(kind)
+            ..Work::of(kind)
         });
     }
     (all, not_timed)

@@ -160,6 +160,16 @@ impl Kind {
         matches!(self, Self::Memory | Self::HostMemory | Self::Registration | Self::Global | Self::Reservation)
     }
 
+    /// Whether it holds bytes or names memory, as textures do.
+    pub const fn has_memory(self) -> bool {
+        matches!(self, Self::Memory | Self::HostMemory | Self::Registration | Self::Global | Self::Array | Self::MipmappedArray | Self::TextureReference | Self::SurfaceReference | Self::TextureObject | Self::SurfaceObject | Self::Allocation | Self::Reservation | Self::ExternalMemory | Self::GraphicsResource)
+    }
+
+    /// Whether it is code, or is made into code.
+    pub const fn has_code(self) -> bool {
+        matches!(self, Self::Module | Self::Function | Self::Library | Self::Kernel | Self::Link)
+    }
+
     /// The kind of which values of that C type are handles, e.g. `CUmodule`.
     pub fn of_handle_type(c_type: &str) -> Option<Self> {
         Some(match c_type {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::Input;
 use crate::Failure;
-use crate::kinds::{handle_types, kinds as kinds_of_object};
+use crate::kinds::{KindEntry, handle_types, kinds as kinds_of_object};
 use crate::semantics::MACRO_ENUMS;
 use crate::signatures::{Enum, Shape, Struct, flat, without_per_thread};
 
@@ -238,17 +238,31 @@ pub(super) fn kinds(input: &Input<'_>) -> String {
         "key",
         &|name| name.to_lowercase().replace(' ', "-"),
     );
-    let addresses: Vec<String> = kinds_of_object()
-        .iter()
-        .filter(|kind| kind.address)
-        .map(|kind| format!("Self::{}", kind.variant()))
-        .collect();
-    let _ = writeln!(
-        text,
-        "    /// Whether its handle is the address of memory.\n    \
-         pub const fn is_address(self) -> bool {{\n        \
-         matches!(self, {})\n    }}\n",
-        addresses.join(" | ")
+    let mut predicate = |doc: &str, name: &str, holds: fn(&KindEntry) -> bool| {
+        let kinds = kinds_of_object().iter().filter(|kind| holds(kind));
+        let kinds: Vec<String> = kinds
+            .map(|kind| format!("Self::{}", kind.variant()))
+            .collect();
+        let _ = writeln!(
+            text,
+            "    /// {doc}\n    pub const fn {name}(self) -> bool {{\n        matches!(self, {})\n    }}\n",
+            kinds.join(" | ")
+        );
+    };
+    predicate(
+        "Whether its handle is the address of memory.",
+        "is_address",
+        |kind| kind.address,
+    );
+    predicate(
+        "Whether it holds bytes or names memory, as textures do.",
+        "has_memory",
+        |kind| kind.address || kind.memory,
+    );
+    predicate(
+        "Whether it is code, or is made into code.",
+        "has_code",
+        |kind| kind.code,
     );
     text.push_str(
         "    /// The kind of which values of that C type are handles, e.g. `CUmodule`.\n    \
