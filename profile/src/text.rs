@@ -292,7 +292,8 @@ fn detail(row: &WorkRow) -> String {
     if let Some(speed) = row.bytes_per_second {
         return match speed {
             speed if speed >= 1e12 => format!("{:.2} TB/s", speed / 1e12),
-            speed => format!("{:.1} GB/s", speed / 1e9),
+            speed if speed >= 1e8 => format!("{:.1} GB/s", speed / 1e9),
+            speed => format!("{:.1} MB/s", speed / 1e6),
         };
     }
     match row.occupancy {
