@@ -91,19 +91,22 @@ impl Kernel {
     }
 }
 
-/// The kernels of a launch.
-fn kernels(frame: &Frame, op: LaunchOp) -> Vec<Kernel> {
-    match op {
-        LaunchOp::Arguments(launch) => vec![Kernel::of_arguments(frame, launch)],
-        LaunchOp::Config(launch) => vec![Kernel::of_config(frame, launch)],
-        LaunchOp::MultiDevice { list, count } => {
-            let count = u64::from(frame.word(count) as u32).min(MOST_DEVICES);
-            (0..count)
-                .map_while(|index| Kernel::of_list(frame.word(list), index))
-                .collect()
+/// The kernels of a launch. Allocates nothing: a launch whose parameters just did not fit into the
+/// thread's buffer comes here too.
+fn kernels(frame: &Frame, op: LaunchOp) -> impl Iterator<Item = Kernel> {
+    let count = match op {
+        LaunchOp::Arguments(_) | LaunchOp::Config(_) => 1,
+        LaunchOp::MultiDevice { count, .. } => {
+            u64::from(frame.word(count) as u32).min(MOST_DEVICES)
         }
-        LaunchOp::Legacy { .. } => Vec::new(),
-    }
+        LaunchOp::Legacy { .. } => 0,
+    };
+    (0..count).map_while(move |index| match op {
+        LaunchOp::Arguments(launch) => Some(Kernel::of_arguments(frame, launch)),
+        LaunchOp::Config(launch) => Some(Kernel::of_config(frame, launch)),
+        LaunchOp::MultiDevice { list, .. } => Kernel::of_list(frame.word(list), index),
+        LaunchOp::Legacy { .. } => None,
+    })
 }
 
 pub(super) fn visit<V: Visitor>(visitor: V, op: LaunchOp) -> V {
@@ -125,8 +128,7 @@ fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
         }
         return;
     }
-    let kernels = kernels(frame, op);
-    for kernel in &kernels {
+    for kernel in kernels(frame, op) {
         origin::about_to_use(thread, kernel.function);
         note_layout(thread, kernel.function);
     }
@@ -135,14 +137,8 @@ fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
         if let LaunchOp::Config(launch) = op {
             put_config(draft, frame, launch.config)?;
         }
-        for kernel in &kernels {
-            let Kernel {
-                function,
-                array,
-                position,
-                ..
-            } = *kernel;
-            may_reach |= put_parameters(draft, position, function, array)?;
+        for kernel in kernels(frame, op) {
+            may_reach |= put_parameters(draft, kernel.position, kernel.function, kernel.array)?;
             may_reach |= kernel.extra != 0;
             put_extra(draft, kernel.extra_position, kernel.extra)?;
         }
@@ -203,10 +199,13 @@ pub(super) fn look_at_host_memory(thread: &Thread, frame: &Frame, op: LaunchOp) 
 
 /// The 8-byte words of the parameters of all kernels of a launch; `None` if some are not known.
 pub(super) fn words_of_kernels(frame: &Frame, op: LaunchOp) -> Option<Vec<u64>> {
-    let kernels = kernels(frame, op);
-    let words = kernels.iter().map(parameter_words);
-    let words = words.collect::<Option<Vec<_>>>()?.concat();
-    (!kernels.is_empty()).then_some(words)
+    let mut words = None;
+    for kernel in kernels(frame, op) {
+        words
+            .get_or_insert_with(Vec::new)
+            .extend(parameter_words(&kernel)?);
+    }
+    words
 }
 
 /// The same for the parameters of a kernel node.
