@@ -5,7 +5,7 @@ mod chosen;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cutape_export::Error;
@@ -93,11 +93,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let name = target.file_name().unwrap_or_default();
     let path = folder.path(&name.to_string_lossy());
     let cannot = |error: io::Error| Failure::cannot_write(target, &error);
+    let failed = |error: Error| match error {
+        Error::Trace(error) => error.into(),
+        Error::Write(error) => cannot(error),
+    };
     let file = || Ok::<_, Failure>(BufWriter::new(File::create_new(&path).map_err(cannot)?));
     let export = Export {
         traces: &traces,
-        target,
         set: arguments.calls.as_deref(),
+        with_findings: true,
+        failed: &failed,
     };
     let (calls, files) = match format {
         ExportFormat::Parquet => {
@@ -146,17 +151,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The traces to export, and where to.
-struct Export<'a> {
-    traces: &'a [PathBuf],
-    target: &'a Path,
+/// The traces to export, and what of them.
+pub(crate) struct Export<'a> {
+    pub(crate) traces: &'a [PathBuf],
     /// `--calls`.
-    set: Option<&'a str>,
+    pub(crate) set: Option<&'a str>,
+    /// Findings take longer than all else.
+    pub(crate) with_findings: bool,
+    /// What an error means where the rows go.
+    pub(crate) failed: &'a dyn Fn(Error) -> Failure,
 }
 
 impl Export<'_> {
     /// Writes the rows of all traces; returns the number of calls.
-    fn write<S: Sink<Error = Error>>(&self, sink: &mut S) -> Result<u64, Failure> {
+    pub(crate) fn write<S: Sink<Error = Error>>(&self, sink: &mut S) -> Result<u64, Failure> {
         let (mut written, mut unmatched) = (0, None);
         for path in self.traces {
             let trace = input::open_for_walk(path)?;
@@ -203,16 +211,11 @@ impl Export<'_> {
     ) -> Result<(), Failure> {
         let resolver = Resolver::default();
         let context = SymbolContext::new(trace, &resolver);
-        let rows = Rows::of(trace).with_findings(&context);
-        let walked = rows.run_with(sink, each);
-        let walked = walked.map_err(|error| self.failed(error))?;
+        let rows = match self.with_findings {
+            true => Rows::of(trace).with_findings(&context),
+            false => Rows::of(trace),
+        };
+        let walked = rows.run_with(sink, each).map_err(self.failed)?;
         input::known_functions(trace, walked.unknown_function())
-    }
-
-    fn failed(&self, error: Error) -> Failure {
-        match error {
-            Error::Trace(error) => error.into(),
-            Error::Write(error) => Failure::cannot_write(self.target, &error),
-        }
     }
 }

@@ -49,7 +49,9 @@ mod repair;
 mod replay;
 mod replay_options;
 mod report;
+mod sql;
 mod target;
+mod text_table;
 mod trim;
 #[cfg(test)]
 mod verb_lists;
@@ -169,6 +171,8 @@ enum Verb {
     Extract(extract::Arguments),
     /// Write what a trace shows for Perfetto, DuckDB, Spark and others.
     Export(export::Arguments),
+    /// Answer a question about traces in SQL, with DuckDB.
+    Sql(sql::Arguments),
     /// Check this machine and this installation.
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
@@ -348,6 +352,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Report(arguments) => report::run(arguments),
         Verb::Extract(arguments) => extract::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
+        Verb::Sql(arguments) => sql::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::View(arguments) => view::run(arguments),
         Verb::Hang(arguments) => hang::run(arguments),

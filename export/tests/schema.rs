@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
 
-use cutape_export::tables::{SCHEMA_VERSION, TABLES, Type};
+use cutape_export::tables::{SCHEMA_VERSION, TABLES};
 
 const BEGIN: &str = "<!-- The tables below are written by a test of cutape-export. -->\n";
 
@@ -17,12 +17,8 @@ fn tables() -> String {
             table.name, table.row
         );
         for column in table.columns() {
-            let kind = match column.kind {
-                Type::Integer | Type::Distinct => "integer",
-                Type::Boolean => "boolean",
-                Type::Text => "text",
-            };
-            let _ = writeln!(page, "| `{}` | {kind} | {} |", column.name, column.meaning);
+            let (name, kind, meaning) = (column.name, column.kind.word(), column.meaning);
+            let _ = writeln!(page, "| `{name}` | {kind} | {meaning} |");
         }
     }
     page

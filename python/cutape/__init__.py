@@ -16,6 +16,7 @@ _MODULES = {
     ),
     "_options": "check record replay",
     "_recording": "Block NotRecording is_recording mark range start stop",
+    "_sql": "sql",
     "_values": "Address Missing Named Payload",
     "_verbs": (
         "CommandError Divergence Finding FindingCall Findings Frame ObjectHistory RecordedProcess"

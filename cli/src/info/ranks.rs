@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use cutape_format::{Call, ClockStart, Trace};
 use serde::Serialize;
 
-use super::page::table;
+use crate::text_table::table;
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_calls::{CallSet, Chooser, Markers};
 use cutape_format::TraceClock;
@@ -515,7 +515,7 @@ fn write_table(
     let more = rows.len().saturating_sub(MOST_ROWS);
     rows.truncate(MOST_ROWS);
     writeln!(out)?;
-    for line in table(header, rows, left, columns) {
+    for line in table(header, rows, |place| place < left, columns) {
         writeln!(out, " {line}")?;
     }
     if more > 0 {

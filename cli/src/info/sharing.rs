@@ -8,7 +8,7 @@ use cutape_model::{Evidence, ExchangeSite, Exchanges, Sharing};
 use cutape_registry::SharedKind;
 use serde::Serialize;
 
-use super::page::table;
+use crate::text_table::table;
 use cutape_render::quantity::{count, grouped};
 use cutape_terminal::output::printable;
 
@@ -209,7 +209,7 @@ impl SharedObjects {
                 ]
             });
             let header = ["object", "exported by", "imported by", "known by", "bytes"];
-            for line in table(&header, rows.collect(), 4, columns) {
+            for line in table(&header, rows.collect(), |place| place < 4, columns) {
                 writeln!(out, " {line}")?;
             }
             more(self.objects.len(), out)?;
@@ -243,7 +243,7 @@ impl SharedObjects {
             });
             let header = ["file", "registered by", "changes found", "bytes"];
             // Counts are not cut.
-            for line in table(&header, rows.collect(), 2, columns) {
+            for line in table(&header, rows.collect(), |place| place < 2, columns) {
                 writeln!(out, " {line}")?;
             }
             more(self.files.len(), out)?;

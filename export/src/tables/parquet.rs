@@ -29,6 +29,8 @@ const LOOKED_UP: usize = 1 << 10;
 /// in which no process has a rank.
 pub struct ParquetFolder {
     folder: PathBuf,
+    /// Numbers of the tables that are written.
+    wanted: Vec<usize>,
     properties: WriterPropertiesPtr,
     tables: Vec<Option<OpenTable>>,
     /// The name of the trace's files, without `.parquet`.
@@ -80,8 +82,13 @@ impl Texts {
 }
 
 impl ParquetFolder {
-    /// Writes below an existing folder.
+    /// Writes all tables below an existing folder.
     pub fn new(folder: &Path) -> Self {
+        Self::with_tables(folder, (0..TABLES.len()).collect())
+    }
+
+    /// Writes the tables of these numbers.
+    pub fn with_tables(folder: &Path, wanted: Vec<usize>) -> Self {
         let version = KeyValue::new("cutape.schema".to_owned(), SCHEMA_VERSION.to_owned());
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
@@ -97,6 +104,7 @@ impl ParquetFolder {
             .build();
         Self {
             folder: folder.to_owned(),
+            wanted,
             properties: Arc::new(properties),
             tables: Vec::new(),
             name: String::new(),
@@ -187,11 +195,15 @@ impl TableWriter for ParquetFolder {
         let is_taken = |name: &String| TABLES.iter().any(|table| self.path(table, name).exists());
         self.name = names.find(|name| !is_taken(name)).unwrap_or_default();
         // A table without records has a file too, so that its columns are known.
-        for table in TABLES {
-            let open = self.open(table)?;
-            self.tables.push(Some(open));
+        for (number, table) in TABLES.iter().enumerate() {
+            let open = self.wants(number).then(|| self.open(table)).transpose()?;
+            self.tables.push(open);
         }
         Ok(())
+    }
+
+    fn wants(&self, table: usize) -> bool {
+        self.wanted.contains(&table)
     }
 
     fn record(&mut self, table: usize, cells: &[Cell<'_>]) -> io::Result<()> {

@@ -17,6 +17,17 @@ pub enum Type {
     Text,
 }
 
+impl Type {
+    /// The word for it in documentation and lists of columns.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Integer | Self::Distinct => "integer",
+            Self::Boolean => "boolean",
+            Self::Text => "text",
+        }
+    }
+}
+
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {

@@ -15,14 +15,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error;
-use crate::table_writer::{ArrowTables, type_word};
+use crate::table_writer::ArrowTables;
 
 /// Name, type and meaning of the columns of a table, in their order.
 pub(crate) fn columns(
     table: &Columns,
 ) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> + use<> {
     let columns = table.columns().chain(OWN_COLUMNS);
-    columns.map(|column| (column.name, type_word(column.kind), column.meaning))
+    columns.map(|column| (column.name, column.kind.word(), column.meaning))
 }
 
 /// The names of all tables, for messages.

@@ -19,15 +19,6 @@ const BATCH: usize = 1 << 20;
 /// Records between two looks for signals such as Ctrl-C.
 const RECORDS_WORTH_SIGNALS: u64 = 1 << 17;
 
-/// The word for a type of column.
-pub(crate) fn type_word(kind: Type) -> &'static str {
-    match kind {
-        Type::Integer | Type::Distinct => "integer",
-        Type::Boolean => "boolean",
-        Type::Text => "text",
-    }
-}
-
 /// Keeps the records of the wanted tables in memory.
 #[derive(Debug)]
 pub(crate) struct ArrowTables {

@@ -319,6 +319,12 @@ impl Trace {
         replay.call((&self.path,), options)
     }
 
+    /// Answers a question in SQL, with DuckDB: `cutape.sql` of this trace.
+    fn sql<'py>(slf: &Bound<'py, Self>, query: &str) -> PyResult<Bound<'py, PyAny>> {
+        let sql = slf.py().import("cutape")?.getattr("sql")?;
+        sql.call1((slf, query))
+    }
+
     /// `os.fspath(trace)` is its path.
     fn __fspath__(&self) -> OsString {
         self.path.clone().into_os_string()
