@@ -34,9 +34,11 @@ mod interface;
 mod live;
 mod manual;
 mod mark;
+mod mcp;
 mod minimize;
 mod observation;
 mod one_rank;
+mod option_kind;
 mod pack;
 mod play;
 mod profile;
@@ -173,6 +175,8 @@ enum Verb {
     Export(export::Arguments),
     /// Answer a question about traces in SQL, with DuckDB.
     Sql(sql::Arguments),
+    /// Let an assistant ask about traces: a server of the Model Context Protocol.
+    Mcp(mcp::Arguments),
     /// Check this machine and this installation.
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
@@ -353,6 +357,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Extract(arguments) => extract::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
         Verb::Sql(arguments) => sql::run(arguments),
+        Verb::Mcp(arguments) => mcp::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::View(arguments) => view::run(arguments),
         Verb::Hang(arguments) => hang::run(arguments),

@@ -2,13 +2,14 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p cutape python_options` writes it.
 
-use std::any::TypeId;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Arg, ArgAction, Args, Command, CommandFactory};
+use clap::{Arg, Args, Command, CommandFactory};
 
 use cutape_recording::Recording;
+
+use crate::option_kind::{OptionKind, is_repeated};
 
 /// Columns of a line.
 const WIDTH: usize = 100;
@@ -150,36 +151,25 @@ fn keyword(option: &Arg) -> String {
 
 /// Type and default.
 fn annotation(option: &Arg) -> String {
-    if matches!(option.get_action(), ArgAction::SetTrue) {
-        return "bool = False".to_owned();
-    }
-    let parser = option.get_value_parser();
-    let choices = option.get_possible_values();
-    let choices: Vec<String> = choices
-        .iter()
-        .map(|choice| format!("{:?}", choice.get_name()))
-        .collect();
-    let is = |id: TypeId| parser.type_id() == id;
-    let integers = [
-        TypeId::of::<u8>(),
-        TypeId::of::<u32>(),
-        TypeId::of::<u64>(),
-        TypeId::of::<usize>(),
-    ];
-    let one = match () {
-        () if !choices.is_empty() => format!("Literal[{}]", choices.join(", ")),
-        () if is(TypeId::of::<PathBuf>()) => "Path".to_owned(),
-        () if integers.into_iter().any(is) => "int".to_owned(),
-        () => "str".to_owned(),
+    let one = match OptionKind::of(option) {
+        OptionKind::Flag => return "bool = False".to_owned(),
+        OptionKind::Choice(choices) => {
+            let choices: Vec<String> = choices.iter().map(|one| format!("{one:?}")).collect();
+            format!("Literal[{}]", choices.join(", "))
+        }
+        OptionKind::Path => "Path".to_owned(),
+        OptionKind::Integer => "int".to_owned(),
+        OptionKind::Number => "float".to_owned(),
+        OptionKind::Text => "str".to_owned(),
     };
     let values = option.get_num_args().unwrap_or_else(|| 1.into());
     assert_eq!(values.max_values(), 1, "{}", option.get_id());
     if values.min_values() == 0 {
         return format!("Union[bool, {one}] = False");
     }
-    match option.get_action() {
-        ArgAction::Append => format!("Union[{one}, Sequence[{one}]] = ()"),
-        _ => format!("Optional[{one}] = None"),
+    match is_repeated(option) {
+        true => format!("Union[{one}, Sequence[{one}]] = ()"),
+        false => format!("Optional[{one}] = None"),
     }
 }
 

@@ -17,6 +17,7 @@ use cutape_export::tables::{
     Cell as Value, OWN_COLUMNS, ParquetFolder, TABLES, TableSink, TableWriter,
 };
 use cutape_format::TemporaryFile;
+use cutape_terminal::ending::Group;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input;
 use cutape_terminal::output::{self, cannot_write};
@@ -129,7 +130,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         // Where it puts what does not fit into memory.
         command.current_dir(folder.path(""));
     }
-    let mut child = command.spawn().map_err(|error| {
+    let mut duckdb = Group::start(&mut command).map_err(|error| {
         Failure::unusable(format!(
             "cannot start {}: {error}; name DuckDB's program with --engine",
             engine.path().display()
@@ -137,8 +138,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     })?;
     write(&arguments, |out| {
         let mut answer = Answer::new(arguments.format, output::columns(), out);
-        let more = pass_on(&mut child, arguments.most(), &mut answer);
-        end(&mut child, more.as_ref().is_ok_and(|more| !more), &errors)?;
+        let more = pass_on(&mut duckdb.child, arguments.most(), &mut answer);
+        end(
+            &mut duckdb.child,
+            more.as_ref().is_ok_and(|more| !more),
+            &errors,
+        )?;
         Ok(answer.end(more?)?)
     })?;
     Ok(ExitCode::SUCCESS)

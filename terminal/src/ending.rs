@@ -6,7 +6,9 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -23,6 +25,8 @@ const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Folders in progress.
 static PARTIAL: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Groups of processes that end with the program.
+static GROUPS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 /// Another thread ends the program, and removes what is in progress.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// A thread waits for signals.
@@ -32,6 +36,48 @@ static STATUS: AtomicI32 = AtomicI32::new(0);
 
 fn partial() -> MutexGuard<'static, Vec<PathBuf>> {
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn groups() -> MutexGuard<'static, Vec<libc::pid_t>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process, and those that it starts, in a group of their own, which is killed when this is
+/// dropped or a signal ends the program.
+#[derive(Debug)]
+pub struct Group {
+    /// The first process.
+    pub child: Child,
+}
+
+impl Group {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`].
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        // Not between starting it and listing it does the program end.
+        let mut groups = groups();
+        let child = command.process_group(0).spawn()?;
+        groups.push(child.id().cast_signed());
+        Ok(Self { child })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let group = self.child.id().cast_signed();
+        let mut groups = groups();
+        kill_group(group);
+        groups.retain(|other| *other != group);
+        // The number is its until it was waited for.
+        let _ = self.child.wait();
+    }
+}
+
+fn kill_group(group: libc::pid_t) {
+    // SAFETY: no memory is involved. A group that has ended is an error, which does not matter.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
 }
 
 /// Makes a folder that is removed if the program ends early.
@@ -176,6 +222,9 @@ fn await_signal(set: &libc::sigset_t) {
     // SAFETY: the set and the number are valid while it waits.
     while unsafe { libc::sigwait(set, &raw mut signal) } != 0 {}
     IS_ENDING.store(true, Ordering::Relaxed);
+    // Until the process has ended: other threads start none any more.
+    let groups = groups();
+    groups.iter().copied().for_each(kill_group);
     cutape_format::remove_temporary_files();
     // Until the process has ended: other threads make none any more.
     let folders = partial();

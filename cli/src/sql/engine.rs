@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -77,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// The process that prints the result as literals of SQL. It ends with this one.
+    /// The process that prints the result as literals of SQL.
     pub(super) fn command(&self, statements: &Statements<'_>) -> Command {
         let Statements { setup, query, .. } = statements;
         let is_locked = !statements.is_free;
@@ -104,13 +103,6 @@ impl Engine {
             }
         }
         command.stdin(Stdio::null()).env("NO_COLOR", "1");
-        // SAFETY: the closure makes one system call without pointers.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
         command
     }
 }
