@@ -83,7 +83,7 @@ mod tests {
             (20_000, 200, 3),
             (400, 10, 3),
             (100, 2, 2),
-            (60, 1, 1),
+            (70, 1, 1),
         ] {
             let (short, left_out) = shorten(answer.clone(), most);
             assert!(short.to_string().len() <= most);
