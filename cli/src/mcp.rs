@@ -8,8 +8,10 @@ mod server;
 mod tools;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use cutape_terminal::failure::Failure;
@@ -65,11 +67,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         usize::try_from(arguments.most_bytes).unwrap_or(usize::MAX),
         Duration::from_secs(arguments.time_limit),
     );
+    // Tokio panics where it cannot have the thread that reads stdin.
+    let thread = thread::Builder::new().spawn(|| ()).map_err(cannot_start)?;
+    // It cannot have failed.
+    let _ = thread.join();
     // One thread: it starts the processes, which end with the thread that has started them.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::unusable(format!("cannot start a server: {error}")))?;
+        .map_err(cannot_start)?;
     let served = runtime.block_on(async {
         match server.serve(stdio_pipes()).await {
             Ok(service) => service.waiting().await.map(drop).map_err(Failure::unusable),
@@ -80,4 +86,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     // A thread of it may still wait for stdin.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "maps errors")]
+fn cannot_start(error: io::Error) -> Failure {
+    Failure::unusable(format!("cannot start a server: {error}"))
 }
