@@ -357,7 +357,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Extract(arguments) => extract::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
         Verb::Sql(arguments) => sql::run(arguments),
-        Verb::Mcp(arguments) => mcp::run(arguments),
+        Verb::Mcp(arguments) => mcp::run(arguments, &Arguments::command()),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::View(arguments) => view::run(arguments),
         Verb::Hang(arguments) => hang::run(arguments),

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use clap::Command;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::library;
 use rmcp::ServiceExt;
@@ -22,9 +23,6 @@ use rmcp::transport::stdio_pipes;
 
 use self::folders::Folders;
 use self::server::Server;
-
-/// Calls in an answer of `dump`, if the client does not say how many.
-const MOST_CALLS: usize = 50;
 
 const EPILOGUE: &str = "\
 The client starts the server and speaks with it on stdin and stdout. The tools only
@@ -54,13 +52,14 @@ pub(crate) struct Arguments {
     most_bytes: u64,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: Arguments, command: &Command) -> Result<ExitCode, Failure> {
     let replays = arguments.allow_replay.then(|| {
         let driver = arguments.driver.into_iter();
         let words = driver.flat_map(|path| [OsString::from("--driver"), path.into_os_string()]);
         words.collect()
     });
     let server = Server::new(
+        command,
         Folders::open(&arguments.folders)?,
         library::own_path()?,
         replays,

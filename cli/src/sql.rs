@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
 use cutape_export::Error;
 use cutape_export::rows::TraceRow;
@@ -24,7 +24,7 @@ use cutape_terminal::output::{self, cannot_write};
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::private_folder::PrivateFolder;
 
-use self::answer::Answer;
+use self::answer::{Answer, Format};
 use self::engine::{Engine, Statements};
 use self::literals::{Cell, Literals};
 use crate::export::Export;
@@ -77,17 +77,6 @@ pub(crate) struct Arguments {
     engine: Option<PathBuf>,
 }
 
-/// How to print a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// A table for people.
-    Text,
-    /// One object: the names of the columns, and an object for each row.
-    Json,
-    /// Comma-separated values, the names of the columns first.
-    Csv,
-}
-
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let query = take_query(&mut arguments.words)?;
     let mut traces = Vec::new();
@@ -138,13 +127,11 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     })?;
     write(&arguments, |out| {
         let mut answer = Answer::new(arguments.format, output::columns(), out);
-        let more = pass_on(&mut duckdb.child, arguments.most(), &mut answer);
-        end(
-            &mut duckdb.child,
-            more.as_ref().is_ok_and(|more| !more),
-            &errors,
-        )?;
-        Ok(answer.end(more?)?)
+        let more = pass_on(&mut duckdb, arguments.most(), &mut answer)?;
+        if !more {
+            expect_success(duckdb, &errors)?;
+        }
+        Ok(answer.end(more)?)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -268,8 +255,8 @@ fn setup(folder: &Path, tables: &[usize], is_free: bool) -> Result<String, Failu
 }
 
 /// Passes on the rows that DuckDB prints; true if there are more than `most`.
-fn pass_on(child: &mut Child, most: usize, answer: &mut Answer<'_>) -> io::Result<bool> {
-    let Some(printed) = child.stdout.take() else {
+fn pass_on(duckdb: &mut Group, most: usize, answer: &mut Answer<'_>) -> io::Result<bool> {
+    let Some(printed) = duckdb.take_output() else {
         return Ok(false);
     };
     let mut literals = Literals::new(BufReader::with_capacity(1 << 16, printed));
@@ -303,16 +290,12 @@ fn pass_on(child: &mut Child, most: usize, answer: &mut Answer<'_>) -> io::Resul
     Ok(false)
 }
 
-/// Ends DuckDB, and fails if it has failed by itself.
-fn end(child: &mut Child, is_read: bool, errors: &Path) -> Result<(), Failure> {
-    if !is_read {
-        // It may have ended already.
-        let _ = child.kill();
-    }
-    let status = child.wait();
+/// Waits for DuckDB, and fails if it has failed.
+fn expect_success(duckdb: Group, errors: &Path) -> Result<(), Failure> {
+    let status = duckdb.wait();
     let status =
         status.map_err(|error| Failure::unusable(format!("waiting for DuckDB: {error}")))?;
-    if !is_read || status.success() {
+    if status.success() {
         return Ok(());
     }
     let said = std::fs::read(errors).unwrap_or_default();

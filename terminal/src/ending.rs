@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -46,8 +46,9 @@ fn groups() -> MutexGuard<'static, Vec<libc::pid_t>> {
 /// dropped or a signal ends the program.
 #[derive(Debug)]
 pub struct Group {
-    /// The first process.
-    pub child: Child,
+    child: Child,
+    /// It was waited for, so that its number may be another's.
+    is_over: bool,
 }
 
 impl Group {
@@ -59,19 +60,55 @@ impl Group {
         // Not between starting it and listing it does the program end.
         let mut groups = groups();
         let child = command.process_group(0).spawn()?;
-        groups.push(child.id().cast_signed());
-        Ok(Self { child })
+        let group = Self {
+            child,
+            is_over: false,
+        };
+        groups.push(group.number());
+        Ok(group)
+    }
+
+    fn number(&self) -> libc::pid_t {
+        self.child.id().cast_signed()
+    }
+
+    /// Its output, if that is piped and was not taken.
+    pub fn take_output(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// Waits until the process has ended.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
+        // SAFETY: all-zero is a value of that type, which the call may write.
+        unsafe {
+            let mut facts: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOWAIT;
+            while libc::waitid(libc::P_PID, self.child.id(), &raw mut facts, flags) < 0
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+        }
+        // It keeps its number until here.
+        self.leave();
+        self.child.wait()
+    }
+
+    fn leave(&mut self) {
+        let number = self.number();
+        groups().retain(|other| *other != number);
+        self.is_over = true;
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let group = self.child.id().cast_signed();
-        let mut groups = groups();
-        kill_group(group);
-        groups.retain(|other| *other != group);
-        // The number is its until it was waited for.
-        let _ = self.child.wait();
+        if !self.is_over {
+            kill_group(self.number());
+            self.leave();
+            let _ = self.child.wait();
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use super::bounded::shorten;
 use super::child::{self, Printed, Wanted};
 use super::folders::Folders;
-use super::tools::{MOST, TOOLS, Tool};
+use super::tools::{MOST, MOST_CALLS, TOOLS, Tool};
 
 /// So many verbs run at the same time.
 const PROCESSES: usize = 4;
@@ -51,13 +51,13 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(
+        command: &Command,
         folders: Folders,
         program: PathBuf,
         replays: Option<Vec<OsString>>,
         most_bytes: usize,
         time_limit: Duration,
     ) -> Self {
-        let command = crate::Arguments::command();
         let verb = |tool: &Tool| Some((tool.name, command.find_subcommand(tool.name)?.clone()));
         Self {
             folders,
@@ -93,7 +93,7 @@ impl Server {
             words.insert(place, MOST_ROWS.into());
         }
         let lines = match arguments.get(MOST) {
-            None | Some(Value::Null) => super::MOST_CALLS,
+            None | Some(Value::Null) => MOST_CALLS,
             Some(most) => most
                 .as_u64()
                 .and_then(|most| usize::try_from(most).ok())

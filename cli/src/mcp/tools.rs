@@ -43,6 +43,8 @@ const BYTES: Operand = Operand::Word(
      memory#3+0x40+16 is 16 bytes at byte 64. Instead: `result` or `parameter`.",
 );
 
+/// Calls in an answer of `dump`, if the client does not say how many.
+pub(super) const MOST_CALLS: usize = 50;
 /// The argument of `dump` that limits its lines.
 pub(super) const MOST: &str = "most";
 
@@ -219,7 +221,7 @@ impl Tool {
             properties.insert(keyword(option), property(option));
         }
         if self.name == "dump" {
-            let most = json!({"type": "integer", "minimum": 1, "default": super::MOST_CALLS,
+            let most = json!({"type": "integer", "minimum": 1, "default": MOST_CALLS,
                 "description": "How many calls the answer has."});
             properties.insert(MOST.to_owned(), most);
         }

@@ -2,9 +2,19 @@
 
 use std::io::{self, Write};
 
-use super::Format;
 use super::literals::Cell;
 use crate::text_table::table;
+
+/// How to print a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// A table for people.
+    Text,
+    /// One object: the names of the columns, and an object for each row.
+    Json,
+    /// Comma-separated values, the names of the columns first.
+    Csv,
+}
 
 /// Writes a result: its columns, the rows, the end.
 pub(super) struct Answer<'o> {
