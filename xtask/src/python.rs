@@ -15,12 +15,14 @@ pub(crate) const MODULE_BUILT: &str = "libcutape_python.so";
 pub(crate) const MODULE: &str = "cutape/_native.abi3.so";
 
 /// What has type hints for users.
-const TYPED: [&str; 5] = [
+const TYPED: [&str; 7] = [
     "cutape",
     "cutape._options",
     "cutape._recording",
     "cutape._values",
     "cutape._verbs",
+    "cutape.fleet",
+    "cutape.spark",
 ];
 
 /// Builds the package, checks its types and runs its tests.
