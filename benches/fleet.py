@@ -99,6 +99,7 @@ def digest(frame):
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--traces", type=int, default=10000)
     parser.add_argument("--folder", type=pathlib.Path, help="where the traces are kept")

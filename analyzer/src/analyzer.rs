@@ -20,7 +20,7 @@ use crate::rules::silence::{Silence, not_about_calls, silence, succeeded};
 use crate::rules::undefined::is_same_source_name;
 use crate::rules::{self, Check, Deferral, Draft, Gates, Mistake, Rules};
 use crate::state::State;
-use crate::state::errata::DriverFacts;
+use crate::state::errata::DriverWithDevices;
 use cutape_model::{Gaps, Site, function_of};
 
 /// A function of the trace.
@@ -132,7 +132,7 @@ impl Analyzer {
     }
 
     /// Asks, before the first call, about the defects of another driver than the recorded one.
-    pub fn ask_about(&mut self, driver: DriverFacts) {
+    pub fn ask_about(&mut self, driver: DriverWithDevices) {
         self.state.errata.present = Some(driver);
     }
 

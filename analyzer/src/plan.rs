@@ -324,19 +324,25 @@ impl Plan {
 fn meets_errata(function: &Function) -> bool {
     let has = |name| function.params.iter().any(|param| param.name == name);
     match function.family {
-        Family::Graph(operation) => matches!(operation, GraphOp::Launch | GraphOp::AddNode(_)),
+        Family::Graph(operation) => matches!(
+            operation,
+            GraphOp::Launch | GraphOp::DestroyExec | GraphOp::AddNode(_)
+        ),
         Family::Stream(operation) => operation == StreamOp::BeginCapture,
         Family::Memory(op) => matches!(op, MemoryOp::AllocateAsync | MemoryOp::FreeAsync),
         Family::Pool(operation) => operation == PoolOp::SetAttribute,
         Family::PrimaryContext(operation) => operation == PrimaryOp::Reset,
         Family::Context(operation) => operation == ContextOp::Destroy,
-        // Calls that add nodes, and those about pools.
+        // Calls that add nodes or destroy graphs, and those about pools.
         Family::Plain => {
             let role = |role: Role| {
-                matches!(role, Role::Destroy(Kind::MemoryPool) | Role::Make(Kind::MemoryPool, _))
+                matches!(
+                    role,
+                    Role::Destroy(Kind::MemoryPool | Kind::Graph) | Role::Make(Kind::MemoryPool, _)
+                )
             };
-            let is_of_pool = function.params.iter().any(|param| role(param.role));
-            is_of_pool || has("phGraphNode") || has("map")
+            let is_noted = function.params.iter().any(|param| role(param.role));
+            is_noted || has("phGraphNode") || has("map")
         }
         _ => false,
     }

@@ -82,10 +82,7 @@ fn list(
 pub(crate) type Devices = (Option<i32>, Vec<Option<(u16, u16)>>);
 
 /// Initialises the driver and lists its devices.
-pub(crate) fn devices(
-    checks: &mut Checklist<impl Write>,
-    path: &Path,
-) -> Result<Devices, Failure> {
+pub(crate) fn devices(checks: &mut Checklist<impl Write>, path: &Path) -> Result<Devices, Failure> {
     let mut capabilities = Vec::new();
     let driver = match Driver::open(path) {
         Ok(driver) => driver,

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use cutape_analyzer::{Analyzer, DriverFacts, Finding};
+use cutape_analyzer::{Analyzer, DriverWithDevices, Finding};
 use cutape_registry::{ERRATA, Erratum, erratum};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input;
@@ -14,12 +14,15 @@ use crate::checklist::Checklist;
 /// Lists the defects of the driver; says which of them the trace's program meets.
 pub(crate) fn check(
     checks: &mut Checklist<impl Write>,
-    driver: Option<&DriverFacts>,
+    driver: Option<&DriverWithDevices>,
     trace: Option<&Path>,
 ) -> Result<(), Failure> {
     let Some(driver) = driver else {
         return match trace {
-            Some(_) => checks.line("errata", "not looked for: no driver of NVIDIA, or no version"),
+            Some(_) => checks.line(
+                "errata",
+                "not looked for: no driver of NVIDIA, or no version",
+            ),
             None => Ok(()),
         };
     };
@@ -28,14 +31,18 @@ pub(crate) fn check(
         [] => checks.line("errata", "no published defect is known of this driver")?,
         _ => {
             let known = known.join(" ");
-            let text = format!("published defects of this driver, if a program meets them: {known}");
+            let text =
+                format!("published defects of this driver, if a program meets them: {known}");
             checks.paragraph("errata", &text)?;
         }
     }
     let Some(path) = trace else { return Ok(()) };
     let found = met(driver.clone(), path)?;
     if found.is_empty() {
-        let text = format!("{} meets no published defect of this driver", path.display());
+        let text = format!(
+            "{} meets no published defect of this driver",
+            path.display()
+        );
         return checks.paragraph("program", &text);
     }
     for finding in found {
@@ -56,7 +63,7 @@ pub(crate) fn check(
 }
 
 /// The defects that the driver has with one of its devices.
-fn known(driver: &DriverFacts) -> impl Iterator<Item = &'static Erratum> {
+fn known(driver: &DriverWithDevices) -> impl Iterator<Item = &'static Erratum> {
     ERRATA.iter().filter(|defect| {
         let mut devices = driver.capabilities.iter();
         defect.affects(driver.version)
@@ -65,7 +72,7 @@ fn known(driver: &DriverFacts) -> impl Iterator<Item = &'static Erratum> {
 }
 
 /// What of a trace meets a defect of this driver.
-fn met(driver: DriverFacts, path: &Path) -> Result<Vec<Finding>, Failure> {
+fn met(driver: DriverWithDevices, path: &Path) -> Result<Vec<Finding>, Failure> {
     let trace = input::open_for_walk(path)?;
     let mut analyzer = Analyzer::new();
     analyzer.ask_about(driver);
@@ -86,8 +93,8 @@ mod tests {
     use super::*;
 
     /// A driver with such devices.
-    fn facts(cuda: u32, capabilities: &[(u16, u16)]) -> DriverFacts {
-        DriverFacts {
+    fn facts(cuda: u32, capabilities: &[(u16, u16)]) -> DriverWithDevices {
+        DriverWithDevices {
             version: DriverVersion::of(cuda, "libcuda.so.1"),
             capabilities: capabilities.iter().copied().map(Some).collect(),
         }
@@ -115,7 +122,7 @@ mod tests {
     #[test]
     fn defects_of_this_driver_are_told() {
         let trace = recorded(&std::env::temp_dir());
-        let check = |driver: Option<&DriverFacts>, trace: Option<&Path>| {
+        let check = |driver: Option<&DriverWithDevices>, trace: Option<&Path>| {
             let mut out = Vec::new();
             let mut checks = Checklist::new(Format::Text, &mut out);
             super::check(&mut checks, driver, trace).unwrap();
@@ -126,7 +133,12 @@ mod tests {
         for (driver, given, has, lacks) in [
             (None, false, "", "errata"),
             (None, true, "errata not looked for", "published"),
-            (Some(facts(11000, &[(8, 0)])), false, "errata no published defect", "driver-"),
+            (
+                Some(facts(11000, &[(8, 0)])),
+                false,
+                "errata no published defect",
+                "driver-",
+            ),
             (
                 Some(facts(13000, &[(9, 0)])),
                 false,

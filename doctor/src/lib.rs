@@ -50,7 +50,7 @@ pub fn examine(
         let (version, capabilities) = driver::devices(checks, &path)?;
         if null.as_ref() != Some(&path) {
             let cuda = version.and_then(|version| u32::try_from(version).ok());
-            defective = cuda.map(|cuda| cutape_analyzer::DriverFacts {
+            defective = cuda.map(|cuda| cutape_analyzer::DriverWithDevices {
                 version: DriverVersion::of(cuda, &path.to_string_lossy()),
                 capabilities,
             });

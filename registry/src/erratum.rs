@@ -101,7 +101,11 @@ mod tests {
             ("libcuda.so.99999.1.1", None),
             ("", None),
         ] {
-            assert_eq!(DriverVersion::of(13000, library).release, release, "{library}");
+            assert_eq!(
+                DriverVersion::of(13000, library).release,
+                release,
+                "{library}"
+            );
         }
     }
 
@@ -116,9 +120,8 @@ mod tests {
             capabilities: None,
             urls: &[],
         };
-        let affected = |erratum: &Erratum, cuda, library| {
-            erratum.affects(DriverVersion::of(cuda, library))
-        };
+        let affected =
+            |erratum: &Erratum, cuda, library| erratum.affects(DriverVersion::of(cuda, library));
         let range = |erratum: &Erratum| {
             [11010, 11020, 11040, 11050, 11060].map(|cuda| affected(erratum, cuda, ""))
         };

@@ -65,7 +65,13 @@ impl Erratum {
 
     /// What is wrong with it.
     fn mistake(&self) -> Option<&'static str> {
-        let texts = [&self.title, &self.defect, &self.advice, &self.shown, &self.source];
+        let texts = [
+            &self.title,
+            &self.defect,
+            &self.advice,
+            &self.shown,
+            &self.source,
+        ];
         let ends = [&self.fixed, &self.last].map(Option::as_deref);
         let range = match ends {
             [Some(end), None] | [None, Some(end)] => version(&self.first).zip(version(end)),
@@ -159,7 +165,11 @@ mod tests {
             ("fixed = \"11.5\"", "", Some("has either `fixed` or `last`")),
             ("driver-x", "x", Some("has an id that begins with driver-")),
             ("shown = \"a\"", "shown = \" \"", Some("lacks a text")),
-            ("\"https://x\"", "", Some("says nowhere where it was published")),
+            (
+                "\"https://x\"",
+                "",
+                Some("says nowhere where it was published"),
+            ),
             (
                 "fixed",
                 "releases = [\"535\", \"535.1\"]\nfixed",

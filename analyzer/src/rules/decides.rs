@@ -5,9 +5,9 @@ use cutape_registry::rules;
 
 use super::Rule::{self, Cause, Consequence};
 use super::{
-    capture, context, copy, errata, errors, events, function, graph, graph_structure, growth, image, init,
-    jit_options, launch, library, lifetime, link, link_inputs, memory, module, peer, pool, race,
-    tensor_map, texture, threads, undefined, usage, virtual_memory,
+    capture, context, copy, errata, errors, events, function, graph, graph_structure, growth,
+    image, init, jit_options, launch, library, lifetime, link, link_inputs, memory, module, peer,
+    pool, race, tensor_map, texture, threads, undefined, usage, virtual_memory,
 };
 
 /// Checks, with the ids of the rules that they decide.

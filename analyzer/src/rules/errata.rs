@@ -290,7 +290,10 @@ pub(super) fn capture_end(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let stream = check.state.ordering.stream;
     let capture = stream.and_then(|stream| check.state.captures.of(stream));
     if let Some(capture) = capture
-        && errata.bodies.iter().any(|body| body.graph == capture.target())
+        && errata
+            .bodies
+            .iter()
+            .any(|body| body.graph == capture.target())
         && let Some(defect) = check.defect(rules::DRIVER_CONDITIONAL_CAPTURE_INVALIDATED)
     {
         let what = format!(

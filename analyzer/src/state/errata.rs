@@ -17,8 +17,9 @@ use crate::context::TraceContext;
 use crate::launch::{pointee, u32_at};
 use crate::plan::{Plan, Step};
 
-/// How many freed blocks of pools are remembered.
+/// How many freed blocks of pools, and bodies of conditional nodes, are remembered.
 const FREED: usize = 256;
+const BODIES: usize = 4096;
 /// cuda.h: CU_MEM_ALLOCATION_TYPE_MANAGED.
 const MANAGED: u32 = 2;
 /// cuda.h: CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC.
@@ -32,7 +33,7 @@ const ACCESS_FLAGS: usize = 8;
 
 /// A driver and the compute capabilities of its devices, by ordinal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriverFacts {
+pub struct DriverWithDevices {
     /// The driver.
     pub version: DriverVersion,
     /// Of devices; `None` where it is not known.
@@ -67,7 +68,7 @@ pub(crate) struct FreedBlock {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Errata {
     /// The driver that is asked about instead of the recorded one.
-    pub(crate) present: Option<DriverFacts>,
+    pub(crate) present: Option<DriverWithDevices>,
     /// The recorded one, once it is known.
     recorded: Cell<Option<DriverVersion>>,
     pub(crate) bodies: Vec<Body>,
@@ -117,7 +118,10 @@ impl State {
         };
         // The recorded device's ordinal says nothing of the present ones: all must agree.
         let (first, others) = present.capabilities.split_first()?;
-        others.iter().all(|other| other == first).then_some(*first)?
+        others
+            .iter()
+            .all(|other| other == first)
+            .then_some(*first)?
     }
 
     /// Notes a successful call; `work` is the stream and the number of what it has enqueued.
@@ -136,6 +140,9 @@ impl State {
                     errata.launches.insert(exec, (work, site));
                 }
             }
+            Family::Graph(GraphOp::DestroyExec) => {
+                errata.launches.remove(&call.argument(0));
+            }
             Family::Graph(GraphOp::AddNode(node)) => {
                 let any = match node.kind {
                     NodeKind::Any => pointee(call, usize::from(node.position)),
@@ -148,6 +155,9 @@ impl State {
                 {
                     let bodies = leave.snapshot(usize::from(node.position), field::ELEMENTS);
                     let bodies = numbers64(bodies).into_iter();
+                    if errata.bodies.len() >= BODIES {
+                        errata.bodies.clear();
+                    }
                     errata.bodies.extend(bodies.map(|graph| Body {
                         graph,
                         parent: call.argument_named("hGraph").unwrap_or(0),
@@ -163,7 +173,9 @@ impl State {
                 let start = plan.at("dptr").and_then(|at| call.out(at)).unwrap_or(0);
                 let size = call.argument_named("bytesize").unwrap_or(0);
                 let end = start.saturating_add(size);
-                errata.freed.retain(|block| block.bytes.end <= start || end <= block.bytes.start);
+                errata
+                    .freed
+                    .retain(|block| block.bytes.end <= start || end <= block.bytes.start);
             }
             Family::Memory(MemoryOp::FreeAsync) => {
                 let block = self.model.freed_at(call.argument(0));
@@ -189,22 +201,26 @@ impl State {
                 errata.reset.get_or_insert(site);
             }
             Family::Context(ContextOp::Destroy) => errata.launches.clear(),
-            _ => self.note_pools(plan, call, site),
+            _ => self.note_plain(plan, call, site),
         }
     }
 
-    /// Notes a call about pools, or one that adds a node.
-    fn note_pools(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+    /// Notes a call about pools, one that adds a node, or one that destroys a graph.
+    fn note_plain(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
         let errata = &mut self.errata;
         if plan.at("phGraphNode").is_some() {
             let is_empty = plan.function.id == id::cuGraphAddEmptyNode;
             errata.add_node(call, is_empty.then_some(site));
             return;
         }
-        let mut steps = plan.steps.iter();
-        let destroyed = steps.find(|(_, step)| matches!(step, Step::Destroy(Kind::MemoryPool)));
-        if let Some(&(at, _)) = destroyed {
-            let pool = call.argument(at);
+        let destroyed = |kind: Kind| {
+            let mut steps = plan.steps.iter();
+            let found = steps.find(|(_, step)| matches!(step, Step::Destroy(of) if *of == kind));
+            found.map(|&(at, _)| call.argument(at))
+        };
+        if let Some(graph) = destroyed(Kind::Graph) {
+            errata.bodies.retain(|body| body.parent != graph);
+        } else if let Some(pool) = destroyed(Kind::MemoryPool) {
             if let Some(granted) = errata.granted.remove(&pool) {
                 errata.left_granted.insert(pool, granted);
             }
@@ -228,6 +244,15 @@ impl State {
 }
 
 impl Errata {
+    /// Calls are missing: what they may have changed is not known any more.
+    pub(crate) fn forget(&mut self) {
+        self.bodies.clear();
+        self.freed.clear();
+        self.granted.clear();
+        self.left_granted.clear();
+        self.launches.clear();
+    }
+
     /// A call adds something to a graph: an empty node, if it says which call that is.
     fn add_node(&mut self, call: &Call<'_>, empty_node: Option<Site>) {
         if self.bodies.is_empty() {

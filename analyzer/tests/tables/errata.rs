@@ -158,6 +158,11 @@ pub(crate) const ERRATA: &[Row] = &[
             "meta driver.version 11030\n cuGraphLaunch hGraph=0xa00 hStream=0x300\n\
              cuStreamSynchronize hStream=0x300\n\
              cuGraphLaunch hGraph=0xa00 hStream=0x300\n cuStreamSynchronize hStream=0x300",
+            // Another executable graph with its handle.
+            "meta driver.version 11030\n cuGraphLaunch hGraph=0xa00 hStream=0x300\n\
+             cuGraphExecDestroy hGraphExec=0xa00\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800\n\
+             cuGraphLaunch hGraph=0xa00 hStream=0x300\n cuStreamSynchronize hStream=0x300",
         ],
     ),
     (
@@ -176,7 +181,10 @@ pub(crate) const ERRATA: &[Row] = &[
              cuStreamBeginCaptureToGraph hStream=0x300 hGraph=0x801\n\
              cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
              cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
-            // Another graph.
+            // Another graph, also one that gets the handle of a destroyed one.
+            "meta driver.version 12060\n cuGraphDestroy hGraph=0x800\n\
+             cuGraphCreate phGraph:=0x800\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
             "meta driver.version 12060\n cuGraphCreate phGraph:=0x802\n\
              cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x802",
         ],
@@ -186,8 +194,10 @@ pub(crate) const ERRATA: &[Row] = &[
         CONDITIONAL,
         "meta driver.version 12030\n cuGraphAddEmptyNode phGraphNode:=0x901 hGraph=0x801\n\
          cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
-        &["meta driver.version 12040\n cuGraphAddEmptyNode phGraphNode:=0x901 hGraph=0x801\n\
-           cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800"],
+        &[
+            "meta driver.version 12040\n cuGraphAddEmptyNode phGraphNode:=0x901 hGraph=0x801\n\
+           cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
+        ],
     ),
     (
         "driver-conditional-capture-invalidated",

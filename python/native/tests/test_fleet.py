@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -11,7 +13,7 @@ import pyarrow
 import pytest
 
 import cutape
-from conftest import run
+from conftest import ROOT, run
 from cutape import fleet
 
 GOOD, MISUSED = ("events", "graph"), "double-free"
@@ -160,6 +162,17 @@ def test_object_storage(folder, bucket, tmp_path, monkeypatch):
     ]:
         assert rows(fleet.info(max_bytes=most), (there,))[0]["error"] == error
     assert os.listdir(tmp_path) == before
+
+
+def test_the_page_runs(folder):
+    page = (ROOT / "docs/fleet.md").read_text()
+    (block,) = re.findall(r"<!-- example: everywhere -->\n```python\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=folder.parent, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "memory-double-free" in done.stdout and "damaged at byte" in done.stdout
+    assert done.stdout.splitlines()[-1] == str(list(fleet.check().columns))
 
 
 @pytest.fixture

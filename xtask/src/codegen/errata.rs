@@ -11,6 +11,9 @@ const HEAD: &str = "\
 
 # Errata: defects of the driver
 
+<!-- test: program app clean/events -->
+<!-- test: run cutape record -o app.cutape -- ./app > /dev/null -->
+
 Published defects of NVIDIA's driver that a program meets by how it calls the driver. `cutape check`
 reports one, as advice, if the recorded driver and device are among those that are known to have it,
 and the calls that meet it are in the trace:

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::Input;
 use crate::Failure;
-use crate::{errata, files};
 use crate::semantics::{Class, Rule, word};
 use crate::signatures::without_per_thread;
+use crate::{errata, files};
 
 /// The folder of the rule pages; it holds nothing else.
 const FOLDER: &str = "docs/rules";
@@ -173,7 +173,11 @@ fn index(rules: &[Rule]) -> String {
 }
 
 fn page(rule: &Rule, programs: &[String]) -> String {
-    let mut text = format!("{BANNER}# {}\n\n", rule.id);
+    let banner = match rule.area.as_str() {
+        errata::AREA => BANNER.replace("registry/rules", "registry/errata"),
+        _ => BANNER.to_owned(),
+    };
+    let mut text = format!("{banner}# {}\n\n", rule.id);
     let _ = write!(
         text,
         "Severity: {}. Confidence: {}. Area: {}. [All rules](README.md)\n\n",
