@@ -218,7 +218,7 @@ mod tests {
         Rule {
             id: id.to_owned(),
             area: "area".to_owned(),
-            severity: semantics::Severity::Error,
+            severity: crate::semantics::Severity::Error,
             confidence: Default::default(),
             statement: String::new(),
             manual: String::new(),
