@@ -3,6 +3,7 @@
 mod creations;
 pub(crate) mod data;
 pub(crate) mod errata;
+mod errata_calls;
 mod executed;
 pub(crate) mod execution;
 pub(crate) mod failures;
