@@ -20,6 +20,7 @@ use crate::rules::silence::{Silence, not_about_calls, silence, succeeded};
 use crate::rules::undefined::is_same_source_name;
 use crate::rules::{self, Check, Deferral, Draft, Gates, Mistake, Rules};
 use crate::state::State;
+use crate::state::errata::DriverWithDevices;
 use cutape_model::{Gaps, Site, function_of};
 
 /// A function of the trace.
@@ -128,6 +129,11 @@ impl Analyzer {
     pub fn take_unordered(&mut self) -> BTreeSet<(u64, u64)> {
         let chosen = self.chosen.take();
         chosen.map(ChosenWork::into_unordered).unwrap_or_default()
+    }
+
+    /// Asks, before the first call, about the defects of another driver than the recorded one.
+    pub fn ask_about(&mut self, driver: DriverWithDevices) {
+        self.state.errata.present = Some(driver);
     }
 
     /// Says, before the first call, what replays have shown: findings about these pairs are errors.

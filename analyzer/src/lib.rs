@@ -42,4 +42,5 @@ pub use list::{FindingLimits, FindingList};
 pub use pairs::{ProvenPair, UnorderedPair};
 pub use render::result_of;
 pub use rules::silence::Silence;
+pub use state::errata::DriverWithDevices;
 pub use suppress::{SuppressionError, Suppressions};

@@ -7,8 +7,8 @@ use cutape_format::layout::field;
 use cutape_model::{AccessEffect, Effect, Effects, Kinds};
 use cutape_registry::{
     ContextOp, CopyOp, CopyShape, Family, Function, FunctionOp, GraphOp, ImageSource, Kind,
-    LaunchOp, Length, LinkOp, MemoryOp, NodeKind, NodeParams, OptionArray, Parent, Role,
-    StreamMemoryOp, VirtualMemoryOp, Waits,
+    LaunchOp, Length, LinkOp, MemoryOp, NodeKind, NodeParams, OptionArray, Parent, PoolOp,
+    PrimaryOp, Role, StreamMemoryOp, StreamOp, VirtualMemoryOp, Waits,
 };
 
 use crate::launch::{pointee, u32_at};
@@ -175,6 +175,8 @@ pub(crate) struct Plan {
     pub(crate) is_trivial: bool,
     /// A successful call does no more than put work into a stream.
     pub(crate) only_submits: bool,
+    /// Rules about defects of the driver remember its calls.
+    pub(crate) meets_errata: bool,
 }
 
 impl Deref for Plan {
@@ -311,9 +313,38 @@ impl Plan {
                 && options.is_none()
                 && tensor_map.is_none()
                 && !is_learnt_from(family),
+            meets_errata: meets_errata(function),
             effects,
             steps,
         }
+    }
+}
+
+/// Whether a defect of the driver shows only in what calls of the function did before.
+fn meets_errata(function: &Function) -> bool {
+    let has = |name| function.params.iter().any(|param| param.name == name);
+    match function.family {
+        Family::Graph(operation) => matches!(
+            operation,
+            GraphOp::Launch | GraphOp::DestroyExec | GraphOp::AddNode(_)
+        ),
+        Family::Stream(operation) => operation == StreamOp::BeginCapture,
+        Family::Memory(op) => matches!(op, MemoryOp::AllocateAsync | MemoryOp::FreeAsync),
+        Family::Pool(operation) => operation == PoolOp::SetAttribute,
+        Family::PrimaryContext(operation) => operation == PrimaryOp::Reset,
+        Family::Context(operation) => operation == ContextOp::Destroy,
+        // Calls that add nodes or destroy graphs, and those about pools.
+        Family::Plain => {
+            let role = |role: Role| {
+                matches!(
+                    role,
+                    Role::Destroy(Kind::MemoryPool | Kind::Graph) | Role::Make(Kind::MemoryPool, _)
+                )
+            };
+            let is_noted = function.params.iter().any(|param| role(param.role));
+            is_noted || has("phGraphNode") || has("map")
+        }
+        _ => false,
     }
 }
 

@@ -16,6 +16,8 @@ cannot be loaded or initialised, or the temporary folder is not writable.";
 #[derive(clap::Args)]
 #[command(after_help = EPILOGUE)]
 pub(crate) struct Arguments {
+    /// A trace: also say which published defects of the driver its program would meet.
+    trace: Option<PathBuf>,
     /// The driver to check: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
@@ -26,6 +28,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut list = Checklist::new(arguments.format, output::stdout());
-    cutape_doctor::examine(&mut list, arguments.driver.as_deref())?;
+    let driver = arguments.driver.as_deref();
+    cutape_doctor::examine(&mut list, driver, arguments.trace.as_deref())?;
     Ok(ExitCode::from(list.finish()?))
 }

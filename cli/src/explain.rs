@@ -49,7 +49,13 @@ fn explanation(rule: &Rule, width: usize) -> String {
     for (title, body) in [
         ("", rule.statement),
         ("What to do", rule.advice),
-        ("In the manual", rule.manual),
+        (
+            match cutape_registry::erratum(rule.id) {
+                Some(_) => "Where it was published",
+                None => "In the manual",
+            },
+            rule.manual,
+        ),
         ("Observed", rule.observed),
         ("Not decidable from a trace", rule.undecidable),
         ("What this rule cannot see", rule.cannot_see),

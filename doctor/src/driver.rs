@@ -78,16 +78,17 @@ fn list(
     }
 }
 
-/// Initialises the driver and lists its devices; the driver's version, if it can be asked.
-pub(crate) fn devices(
-    checks: &mut Checklist<impl Write>,
-    path: &Path,
-) -> Result<Option<i32>, Failure> {
+/// The driver's version, if it can be asked, and the compute capabilities of its devices.
+pub(crate) type Devices = (Option<i32>, Vec<Option<(u16, u16)>>);
+
+/// Initialises the driver and lists its devices.
+pub(crate) fn devices(checks: &mut Checklist<impl Write>, path: &Path) -> Result<Devices, Failure> {
+    let mut capabilities = Vec::new();
     let driver = match Driver::open(path) {
         Ok(driver) => driver,
         Err(error) => {
             checks.fail("loading", format!("FAILS: {error}"))?;
-            return Ok(None);
+            return Ok((None, capabilities));
         }
     };
     let ask = |function: u16, arguments: &[u64]| -> String {
@@ -112,7 +113,7 @@ pub(crate) fn devices(
     let answer = ask(id::cuInit, &[0]);
     if !answer.is_empty() {
         checks.fail("cuInit", format!("FAILS: {answer}"))?;
-        return Ok(known);
+        return Ok((known, capabilities));
     }
     ask(id::cuDeviceGetCount, &[(&raw mut count) as u64]);
     for ordinal in 0..count.clamp(0, 64) {
@@ -127,6 +128,8 @@ pub(crate) fn devices(
         for (attribute, value) in [(75, &raw mut major), (76, &raw mut minor)] {
             ask(id::cuDeviceGetAttribute, &[value as u64, attribute, device]);
         }
+        let capability = u16::try_from(major).ok().zip(u16::try_from(minor).ok());
+        capabilities.push(capability.filter(|capability| capability.0 > 0));
         let name = text(&name);
         let gigabytes = memory as f64 / f64::from(1 << 30);
         checks.line(
@@ -134,7 +137,7 @@ pub(crate) fn devices(
             format!("{name}, compute capability {major}.{minor}, {gigabytes:.1} GiB"),
         )?;
     }
-    Ok(known)
+    Ok((known, capabilities))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod checklist;
 mod driver;
+mod errata;
 mod surroundings;
 mod system;
 
@@ -12,17 +13,23 @@ use std::io::Write;
 use std::path::Path;
 
 use cutape_recording::why_no_audit_here;
+use cutape_registry::DriverVersion;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::library;
 
 pub use crate::checklist::Checklist;
 use crate::surroundings::{DriverFacts, Surroundings};
 
-/// Checks the installation, the driver (`None`: this machine's) and what is around them.
+/// Checks the installation, the driver (`None`: this machine's) and what is around them, and which
+/// of the driver's published defects a recorded program meets.
 ///
 /// # Errors
-/// If the list cannot be written.
-pub fn examine(checks: &mut Checklist<impl Write>, driver: Option<&Path>) -> Result<(), Failure> {
+/// If the list cannot be written, or the trace cannot be read.
+pub fn examine(
+    checks: &mut Checklist<impl Write>,
+    driver: Option<&Path>,
+    trace: Option<&Path>,
+) -> Result<(), Failure> {
     checks.line("cutape", env!("CARGO_PKG_VERSION"))?;
     let interposer = checks.path("interposer", library::interposer())?;
     match library::audit() {
@@ -37,13 +44,20 @@ pub fn examine(checks: &mut Checklist<impl Write>, driver: Option<&Path>) -> Res
     }
     let null = checks.path("null driver", library::null_driver())?;
     let mut facts = None;
+    let mut defective = None;
     if let Some(path) = checks.path("driver", library::driver(driver))? {
         driver::exports(checks, &path, interposer.as_deref())?;
-        let version = driver::devices(checks, &path)?;
+        let (version, capabilities) = driver::devices(checks, &path)?;
         if null.as_ref() != Some(&path) {
+            let cuda = version.and_then(|version| u32::try_from(version).ok());
+            defective = cuda.map(|cuda| cutape_analyzer::DriverWithDevices {
+                version: DriverVersion::of(cuda, &path.to_string_lossy()),
+                capabilities,
+            });
             facts = Some(DriverFacts { path, version });
         }
     }
+    errata::check(checks, defective.as_ref(), trace)?;
     system::check(checks)?;
     let temporary = std::env::temp_dir();
     let around = Surroundings {

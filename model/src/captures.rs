@@ -76,6 +76,11 @@ impl Capture {
         }
     }
 
+    /// The handle of the graph that it adds to; 0 if it makes one.
+    pub fn target(&self) -> u64 {
+        self.target
+    }
+
     /// The number of the stream that began it.
     pub fn origin(&self) -> u32 {
         self.streams.first().map_or(u32::MAX, |first| first.stream)

@@ -1,12 +1,13 @@
 //! The CUDA driver API as data: call ids, names, parameters, roles, enums, rules.
 //!
 //! `cargo xtask codegen` generates the tables from `registry/signatures` (derived from NVIDIA's
-//! headers), `registry/semantics` and `registry/rules` (written by hand). Invariant: this crate
+//! headers), `registry/semantics`, `registry/rules` and `registry/errata` (written by hand). Invariant: this crate
 //! depends on nothing and allocates nothing; beyond lookups it only evaluates lengths.
 #![no_std]
 
 mod convention;
 mod effects;
+mod erratum;
 mod extent;
 mod family;
 #[macro_use]
@@ -25,11 +26,13 @@ mod result;
 mod stream;
 
 pub use convention::{INTEGER_REGISTERS, Location, Locations, VECTOR_REGISTERS};
+pub use erratum::{DriverVersion, Erratum, ErratumEnd};
 pub use extent::{Arguments, Extent};
 pub use family::*;
 pub use generated::attribute_table::AttributeTable;
 pub use generated::attributes;
 pub use generated::enums::ENUMS;
+pub use generated::errata::ERRATA;
 pub use generated::functions::FUNCTIONS;
 pub use generated::ids as id;
 pub use generated::kinds::Kind;
@@ -89,6 +92,11 @@ pub fn structure_behind(c_type: &str) -> Option<&'static Struct> {
 /// The rule of that id, e.g. `link-cubin-after-destroy`.
 pub fn rule(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id == id)
+}
+
+/// The published defect that a rule is about; `None` for rules about the program.
+pub fn erratum(rule: &str) -> Option<&'static Erratum> {
+    ERRATA.iter().find(|erratum| erratum.rule == rule)
 }
 
 impl Function {

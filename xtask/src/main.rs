@@ -15,6 +15,7 @@ mod coverage;
 mod demo;
 mod dist;
 mod engines;
+mod errata;
 mod families;
 mod files;
 mod frida;

@@ -15,13 +15,15 @@ pub(crate) const MODULE_BUILT: &str = "libcutape_python.so";
 pub(crate) const MODULE: &str = "cutape/_native.abi3.so";
 
 /// What has type hints for users.
-const TYPED: [&str; 6] = [
+const TYPED: [&str; 8] = [
     "cutape",
     "cutape._options",
     "cutape._recording",
     "cutape._sql",
     "cutape._values",
     "cutape._verbs",
+    "cutape.fleet",
+    "cutape.spark",
 ];
 
 /// Builds the package, checks its types and runs its tests.

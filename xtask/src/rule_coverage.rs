@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
-use crate::semantics::{self, Rule};
-use crate::{Failure, coverage, files};
+use crate::semantics::Rule;
+use crate::{Failure, coverage, errata, files};
 
 const ANALYZER: &str = "analyzer/src";
 const UNIT_TABLES: &str = "analyzer/tests";
@@ -38,7 +38,7 @@ struct Evidence {
 
 /// Prints the table and the gaps; fails if there are any.
 pub(crate) fn run(root: &Path) -> Result<(), Failure> {
-    let rules = semantics::load_rules(root)?;
+    let rules = errata::load_rules(root)?;
     let evidence = Evidence::load(root)?;
     let mut rows: BTreeMap<&str, [usize; COLUMNS.len()]> = BTreeMap::new();
     let mut total = [0; COLUMNS.len()];
@@ -218,7 +218,7 @@ mod tests {
         Rule {
             id: id.to_owned(),
             area: "area".to_owned(),
-            severity: semantics::Severity::Error,
+            severity: crate::semantics::Severity::Error,
             confidence: Default::default(),
             statement: String::new(),
             manual: String::new(),

@@ -208,9 +208,9 @@ fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
     Ok(entry)
 }
 
-/// Reads all rule files, in the order of the ids.
-pub(crate) fn load_rules(root: &Path) -> Result<Vec<Rule>, Failure> {
-    let mut rules: Vec<Rule> = Vec::new();
+/// Reads all rule files; the rules and `more`, in the order of the ids.
+pub(crate) fn load_rules(root: &Path, more: Vec<Rule>) -> Result<Vec<Rule>, Failure> {
+    let mut rules = more;
     let mut errors = Vec::new();
     for (name, text) in toml_files(root, RULES)? {
         match toml::from_str::<RuleFile>(&text) {
@@ -433,7 +433,7 @@ fn check_flags(types: &Types<'_>, function: &Function, name: &str) -> Result<(),
 }
 
 /// Name from the root and text of each TOML file of a folder, sorted; empty if there is no folder.
-fn toml_files(root: &Path, folder: &str) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn toml_files(root: &Path, folder: &str) -> Result<Vec<(String, String)>, Failure> {
     let paths = files::list(&root.join(folder)).into_iter();
     paths
         .filter(|path| files::has_extension(path, "toml"))
@@ -454,7 +454,7 @@ fn line_of(text: &str, function: &str) -> usize {
         .map_or(1, |index| index + 1)
 }
 
-fn all_or<T>(errors: Vec<String>, value: T) -> Result<T, Failure> {
+pub(crate) fn all_or<T>(errors: Vec<String>, value: T) -> Result<T, Failure> {
     if errors.is_empty() {
         Ok(value)
     } else {

@@ -140,7 +140,8 @@ pub fn text(finding: &Finding, style: &Style) -> String {
     part("chain", &finding.chain.join(" -> "));
     part("confidence", finding.confidence.explained());
     part("help", &finding.advice);
-    part("manual", &finding.manual);
+    let is_defect = cutape_registry::erratum(finding.rule).is_some();
+    part(if is_defect { "source" } else { "manual" }, &finding.manual);
     out
 }
 

@@ -29,6 +29,7 @@ pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
 pub(crate) const NOT_PERMITTED: i32 = 800;
 pub(crate) const NOT_SUPPORTED: i32 = 801;
 pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
+pub(crate) const CAPTURE_INVALIDATED: i32 = 901;
 pub(crate) const CAPTURE_MERGE: i32 = 902;
 pub(crate) const CAPTURE_UNMATCHED: i32 = 903;
 pub(crate) const CAPTURE_UNJOINED: i32 = 904;

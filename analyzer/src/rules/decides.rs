@@ -5,9 +5,9 @@ use cutape_registry::rules;
 
 use super::Rule::{self, Cause, Consequence};
 use super::{
-    capture, context, copy, errors, events, function, graph, graph_structure, growth, image, init,
-    jit_options, launch, library, lifetime, link, link_inputs, memory, module, peer, pool, race,
-    tensor_map, texture, threads, undefined, usage, virtual_memory,
+    capture, context, copy, errata, errors, events, function, graph, graph_structure, growth,
+    image, init, jit_options, launch, library, lifetime, link, link_inputs, memory, module, peer,
+    pool, race, tensor_map, texture, threads, undefined, usage, virtual_memory,
 };
 
 /// Checks, with the ids of the rules that they decide.
@@ -33,6 +33,19 @@ const DECIDES: Decides = decides! {
     Cause copy::batch => MEMORY_BATCH_COPY_INVALID;
     Consequence copy::descriptor => MEMORY_COPY_DESCRIPTOR;
     Consequence copy::memset => MEMORY_COPY_DESCRIPTOR;
+    Cause errata::address_range => DRIVER_DMA_BUF_MANAGED_POOL;
+    Cause errata::capture_end => DRIVER_CONDITIONAL_CAPTURE_INVALIDATED;
+    Cause errata::encoded_tensor_map => DRIVER_TENSOR_MAP_SMALL_ALLOCATION;
+    Cause errata::graph_launch => DRIVER_GRAPH_LAUNCHED_WHILE_RUNNING;
+    Cause errata::host_allocation => DRIVER_HOST_NUMA_ALLOCATION;
+    Cause errata::image => DRIVER_JIT_AND_NOT;
+    Cause errata::instantiation => DRIVER_CONDITIONAL_BODY_EMPTY
+        DRIVER_CONDITIONAL_BODY_EMPTY_NODE;
+    Cause errata::memset_node => DRIVER_GRAPH_MEMSET_POOL_MEMORY;
+    Cause errata::pool_allocation => DRIVER_POOL_AFTER_PRIMARY_RESET
+        DRIVER_POOL_OPPORTUNISTIC_REUSE;
+    Cause errata::pool_creation => DRIVER_POOL_ACCESS_INHERITED;
+    Cause errata::volume_copy => DRIVER_COPY_3D_POOL_MEMORY;
     Consequence errors::deprecated => ERRORS_DEPRECATED_API;
     Consequence errors::of_earlier_work => ERRORS_ASYNC_MISATTRIBUTED ERRORS_RESULT_IGNORED
         ERRORS_STICKY_CONTINUE MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;

@@ -7,6 +7,7 @@ mod copy;
 mod decides;
 mod deferral;
 mod draft;
+mod errata;
 mod errors;
 mod events;
 mod function;
@@ -315,7 +316,8 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         .chain(launch)
         .chain(function);
     let rules = operands.chain(rules_of_code(plan)).chain(results);
-    rules.chain([deprecated]).flatten().collect()
+    let defects = errata::rules_of(plan).into_iter().map(Some);
+    rules.chain([deprecated]).chain(defects).flatten().collect()
 }
 
 /// A rule, if it applies.

@@ -113,6 +113,21 @@ fn violated(check: &Check<'_, '_>) -> Option<String> {
     })
 }
 
+/// Whether the elements of an encoded tensor follow each other without gaps.
+pub(super) fn is_dense(check: &Check<'_, '_>) -> Option<bool> {
+    let element = ELEMENT_BYTES.get(small(check, "tensorDataType")? as usize)?;
+    let dims = array::<8>(check, "globalDim");
+    let strides = array::<8>(check, "globalStrides");
+    let mut bytes = *element;
+    for (dim, stride) in dims.iter().zip(&strides) {
+        bytes = bytes.checked_mul(*dim)?;
+        if *stride != bytes {
+            return Some(false);
+        }
+    }
+    (!strides.is_empty()).then_some(true)
+}
+
 /// A tensor that ends beyond its allocation.
 pub(super) fn extent(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.went_wrong() {

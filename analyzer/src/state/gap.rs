@@ -36,6 +36,7 @@ impl State {
         self.forget_sources(None);
         self.launches.forget_work();
         self.growth.apply_gap();
+        self.errata.forget();
         let ordering = &mut self.ordering;
         ordering.accesses = Default::default();
         ordering.freed.clear();

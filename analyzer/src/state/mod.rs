@@ -2,6 +2,8 @@
 
 mod creations;
 pub(crate) mod data;
+pub(crate) mod errata;
+mod errata_calls;
 mod executed;
 pub(crate) mod execution;
 pub(crate) mod failures;
@@ -35,6 +37,7 @@ use crate::context::TraceContext;
 use crate::layouts::Layouts;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Multicast, Options, Own, TensorMap};
+use errata::Errata;
 use execution::Execution;
 use failures::Failure;
 use growth::Growth;
@@ -132,6 +135,8 @@ pub(crate) struct State {
     pub(crate) consequences: u64,
     /// The beginnings of captures that a call has broken which a finding is about.
     pub(crate) broken_captures: Vec<u64>,
+    /// What rules about defects of the driver remember.
+    pub(crate) errata: Errata,
 }
 
 impl Default for State {
@@ -165,6 +170,7 @@ impl Default for State {
             in_flight: false,
             consequences: 0,
             broken_captures: Vec::new(),
+            errata: Errata::default(),
         }
     }
 }

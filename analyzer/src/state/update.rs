@@ -104,7 +104,8 @@ impl State {
         if plan.calls_back {
             self.note_host_function(plan, call, site);
         }
-        if let Some(work) = self.model.submit(&plan.effects, call) {
+        let work = self.model.submit(&plan.effects, call);
+        if let Some(work) = work {
             self.note_work(plan, call, site, work);
             self.note_recent(plan, call, site, work);
             self.note_kernel(plan, call, site);
@@ -118,6 +119,9 @@ impl State {
             self.note_written(plan, call, site);
         }
         if plan.only_submits {
+            if plan.meets_errata {
+                self.note_errata(plan, call, site, work);
+            }
             if plan.in_default_stream {
                 self.note_default_accesses(plan, call);
             }
@@ -132,6 +136,9 @@ impl State {
         self.follow_changes();
         self.outputs(plan, call, site);
         self.special(plan, call, context, site);
+        if plan.meets_errata {
+            self.note_errata(plan, call, site, work);
+        }
         self.link_values(plan, call);
         if plan.in_default_stream {
             self.note_default_accesses(plan, call);

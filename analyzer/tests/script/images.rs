@@ -61,6 +61,9 @@ fn ptx(name: &str) -> Vec<u8> {
             bytes.extend([1, 2, 0xff, 3, 0]);
             bytes
         }
+        "PTX_AND_NOT" => {
+            text(&PTX.replace(" ret;", " not.b64 %a, %b;\n and.b64 %c, %a, %d;\n ret;"))
+        }
         "PTX_FUTURE" => text(&PTX.replace("7.0", "99.0")),
         "PTX_NARROW" => text(
             ".version 7.0\n.target sm_70\n.address_size 32\n.visible .entry k()\n{\n ret;\n}\n",

@@ -184,6 +184,11 @@ impl Line {
                 let piece = Piece::new(parameter as u8, field::OPTION_VALUES, words(list));
                 self.after.push(piece);
             }
+            "bodies" => {
+                let parameter = at(&["nodeParams"]) as u8;
+                self.after
+                    .push(Piece::new(parameter, field::ELEMENTS, words(list)));
+            }
             "launch_attrs" => {
                 let entry = |text: &str| {
                     let (id, value) = text.split_once(':').expect("id:words");

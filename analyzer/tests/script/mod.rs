@@ -9,6 +9,7 @@
 //! cannot be read; `p/17="text"` and `p/7:NAME` further pieces after the call, `p/9~a.so:4096:64`
 //! one that is part of a file; `opts@0x8000=3:0x9000,4:64` an option array with its values,
 //! `left=0x9000,0` what the driver leaves there, `state_values=..` what is in the array of a link;
+//! `bodies=0x801` the graphs that the driver makes for a conditional node;
 //! `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library options; `p%1,2`
 //! 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes with the words of
 //! their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length of the

@@ -1,6 +1,7 @@
 //! The sequences, by area.
 
 pub(crate) mod context;
+pub(crate) mod errata;
 pub(crate) mod errors;
 pub(crate) mod failures;
 pub(crate) mod graph;
@@ -38,6 +39,7 @@ pub(crate) type Row = (
 /// All of them.
 pub(crate) const ALL: &[&[Row]] = &[
     context::CONTEXTS,
+    errata::ERRATA,
     errors::ERRORS,
     graph::GRAPHS,
     launch::ATTRIBUTES,

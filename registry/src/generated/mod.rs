@@ -8,6 +8,7 @@ pub mod attributes;
 #[macro_use]
 pub mod entries;
 pub mod enums;
+pub mod errata;
 pub mod functions;
 pub mod ids;
 pub mod kinds;

@@ -123,6 +123,175 @@ pub static RULES: &[Rule] = &[
         example: "error[context-use-after-destroy]: the current context is destroyed\n --> call 3: cuMemAlloc_v2(dptr: NULL, bytesize: 64) = CUDA_ERROR_CONTEXT_IS_DESTROYED thread 0 at\n  |   0x400030\n  | cuMemAlloc_v2 works on the thread's current context, context#1 0xc0, which\n  | cuDevicePrimaryCtxReset_v2 (call 2) ended. A destroyed context stays on the stacks of the\n  | threads in which it is current. The driver returned CUDA_ERROR_CONTEXT_IS_DESTROYED.\n  | context#1 0xc0\n  |   created: looked up: cuDevicePrimaryCtxRetain, call 0, thread 0, at 0x400000\n  = chain: context#1 0xc0 (looked up by cuDevicePrimaryCtxRetain (call 0)) -> used by\n      cuMemAlloc_v2 (call 3)\n  = confidence: certain (the calls alone)\n  = help: Remove the context from every thread before you destroy it. Retain the primary\n      context for as long as any thread uses it.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy; Primary Context Management,\n      cuDevicePrimaryCtxRelease",
     },
     Rule {
+        id: "driver-conditional-body-empty",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "A graph hangs when it is launched, if a conditional node of it has an empty body. Reported is the instantiation of a graph with a conditional node to whose body no call has added a node.",
+        manual: "openxla/xla#25769: fixed in release 570, CUDA 12.8",
+        advice: "Update the driver, or add a node to the body: an empty one from CUDA 12.4 on, else a kernel.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-conditional-body-empty]: graph with an empty conditional body, with which this driver hangs\n --> call 5: cuGraphInstantiateWithFlags(phGraphExec: 0x7ff000000000 -> 0xa00, hGraph: 0x800,\n  |   flags: 0) = CUDA_SUCCESS thread 0 at 0x400080\n  | cuGraphInstantiateWithFlags instantiates a graph with the conditional node of cuGraphAddNode_v2\n  | (call 4), to whose body nothing was added. A graph hangs when it is launched, if a conditional\n  | node of it has an empty body. This driver (the recorded one) is among those that have it.\n  = confidence: certain (the calls alone)\n  = help: Update the driver, or add a node to the body: an empty one from CUDA 12.4 on, else a\n      kernel.\n  = source: openxla/xla#25769: fixed in release 570, CUDA 12.8",
+    },
+    Rule {
+        id: "driver-conditional-body-empty-node",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "The body of a conditional node cannot have empty nodes before CUDA 12.4. Reported is the instantiation of a graph with a conditional node in whose body there is an empty node.",
+        manual: "openxla/xla#14458: fixed in CUDA 12.4",
+        advice: "Update the driver, or use a kernel that does nothing.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-conditional-body-empty-node]: empty node in a conditional body, which this driver does not take\n --> call 6: cuGraphInstantiateWithFlags(phGraphExec: 0x7ff000000000 -> 0xa00, hGraph: 0x800,\n  |   flags: 0) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuGraphInstantiateWithFlags instantiates a graph with the conditional node of cuGraphAddNode_v2\n  | (call 4), to whose body cuGraphAddEmptyNode (call 5) added an empty node. The body of a\n  | conditional node cannot have empty nodes before CUDA 12.4. This driver (the recorded one) is\n  | among those that have it.\n  = confidence: certain (the calls alone)\n  = help: Update the driver, or use a kernel that does nothing.\n  = source: openxla/xla#14458: fixed in CUDA 12.4",
+    },
+    Rule {
+        id: "driver-conditional-capture-invalidated",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "When the capture of a conditional body has been invalidated, its end frees the body, which the node still owns. The end of the capture that has the node then crashes, in whichever order they end. Reported is the end of a capture to the body of a conditional node that returned CUDA_ERROR_STREAM_CAPTURE_INVALIDATED or did not return.",
+        manual: "NVIDIA/cuda-python#2918 (NVBUG 6805256), open in September 2026",
+        advice: "Keep calls that captures forbid out of the capture of a body: the program cannot go on after one.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-conditional-capture-invalidated]: invalidated capture of a conditional body, after which this driver crashes\n --> call 7: cuStreamEndCapture(hStream: 0x300 (stream#1), phGraph: NULL) =\n  |   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED thread 0 at 0x400090\n  | cuStreamEndCapture ends the capture to the body of a conditional node that\n  | cuStreamBeginCaptureToGraph (call 6) began, and it was invalidated or the call did not return.\n  | When the capture of a conditional body has been invalidated, its end frees the body, which the\n  | node still owns. The end of the capture that has the node then crashes, in whichever order they\n  | end. This driver (the recorded one) is among those that have it.\n  = confidence: certain (the calls alone)\n  = help: Keep calls that captures forbid out of the capture of a body: the program cannot go\n      on after one.\n  = source: NVIDIA/cuda-python#2918 (NVBUG 6805256), open in September 2026",
+    },
+    Rule {
+        id: "driver-copy-3d-pool-memory",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "cuMemcpy3DAsync computes a wrong offset into memory of a stream-ordered pool, and copies other bytes. The version that fixed it is not published. Reported is a cuMemcpy3DAsync whose operand in pool memory has a position other than 0.",
+        manual: "JuliaGPU/CUDA.jl#863 and #872, confirmed by NVIDIA",
+        advice: "Add the offset to the address, and pass 0 for the position in bytes, row and slice; or update the driver.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-copy-3d-pool-memory]: three-dimensional copy with an offset in pool memory, which this driver gets wrong\n --> call 5: cuMemcpy3DAsync_v2(pCopy: 0x7ff000000000 {srcY: 1, srcMemoryType:\n  |   CU_MEMORYTYPE_DEVICE, srcDevice: 0x10000, srcPitch: 8, srcHeight: 2, dstMemoryType:\n  |   CU_MEMORYTYPE_HOST, dstHost: 0x7fff0000, dstPitch: 8, dstHeight: 1, WidthInBytes: 8, Height:\n  |   1, Depth: 1}, hStream: NULL) = CUDA_SUCCESS thread 0 at 0x400060\n  | cuMemcpy3DAsync_v2 copies from or to a position in memory#1 0x10000, which is memory of a pool.\n  | cuMemcpy3DAsync computes a wrong offset into memory of a stream-ordered pool, and copies other\n  | bytes. The version that fixed it is not published. This driver (the recorded one) is among\n  | those that have it.\n  | memory#1 0x10000\n  |   created: cuMemAllocAsync, call 1, thread 0, at 0x400010\n  = confidence: certain (the calls alone)\n  = help: Add the offset to the address, and pass 0 for the position in bytes, row and slice;\n      or update the driver.\n  = source: JuliaGPU/CUDA.jl#863 and #872, confirmed by NVIDIA",
+    },
+    Rule {
+        id: "driver-dma-buf-managed-pool",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "cuMemGetHandleForAddressRange crashes with memory of a managed pool, which cannot be exported, where it should return an error. Reported is a cuMemGetHandleForAddressRange of pool memory, in a process with a managed pool, that did not return.",
+        manual: "openucx/ucx#11922 and rapidsai/ucxx#749",
+        advice: "Ask CU_POINTER_ATTRIBUTE_IS_MANAGED first, and export no managed memory; UCX does not ask for it with UCX_CUDA_COPY_DMABUF=no.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-dma-buf-managed-pool]: DMA buffer of managed pool memory, with which this driver crashes\n --> call 5: cuMemGetHandleForAddressRange(handle: NULL, dptr: 0x10000, size: 4096, handleType:\n  |   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags: 0) = did not return thread 0 at 0x400050\n  | cuMemGetHandleForAddressRange asks for a DMA buffer of memory#1 0x10000, which is memory of a\n  | pool, and a pool of the process is managed. cuMemGetHandleForAddressRange crashes with memory\n  | of a managed pool, which cannot be exported, where it should return an error. This driver (the\n  | recorded one) is among those that have it.\n  | memory#1 0x10000\n  |   created: cuMemAllocFromPoolAsync, call 3, thread 0, at 0x400030\n  = confidence: certain (the calls alone)\n  = help: Ask CU_POINTER_ATTRIBUTE_IS_MANAGED first, and export no managed memory; UCX does not\n      ask for it with UCX_CUDA_COPY_DMABUF=no.\n  = source: openucx/ucx#11922 and rapidsai/ucxx#749",
+    },
+    Rule {
+        id: "driver-graph-launched-while-running",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "Launches of a graph of certain shapes one after the other, without a wait between them, may run kernels in the wrong order or not at all, and leave wrong results. Reported is a launch of an executable graph whose last launch is not known to be complete.",
+        manual: "pytorch/pytorch#57556 and #61063: the driver of CUDA 11.3 has it for certain, 11.1 probably not, 11.4 has the fix",
+        advice: "Update the driver, or wait for the launch of a graph before it is launched again.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-graph-launched-while-running]: graph launched again while it runs, which this driver gets wrong\n --> call 6: cuGraphLaunch(hGraph: 0xa00, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at\n  |   0x400070\n  | cuGraphLaunch launches a graph that cuGraphLaunch (call 5) launched, and nothing has waited for\n  | that launch. Launches of a graph of certain shapes one after the other, without a wait between\n  | them, may run kernels in the wrong order or not at all, and leave wrong results. This driver\n  | (the recorded one) is among those that have it.\n  = confidence: certain (the calls alone)\n  = help: Update the driver, or wait for the launch of a graph before it is launched again.\n  = source: pytorch/pytorch#57556 and #61063: the driver of CUDA 11.3 has it for certain, 11.1\n      probably not, 11.4 has the fix",
+    },
+    Rule {
+        id: "driver-graph-memset-pool-memory",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "cuGraphAddMemsetNode refuses memory that a stream-ordered pool gave out outside of graphs. Captured memsets work. The version that fixed it is not published. Reported is a cuGraphAddMemsetNode of such memory that returned CUDA_ERROR_INVALID_VALUE.",
+        manual: "iree-org/iree#13984, explained by NVIDIA (bug 4151197), seen with CUDA 12.0",
+        advice: "Capture the memset, or set the memory with a kernel.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-graph-memset-pool-memory]: memset node of pool memory, which this driver refuses\n --> call 4: cuGraphAddMemsetNode(phGraphNode: 0x7ff000000000, hGraph: 0x800, dependencies: NULL,\n  |   numDependencies: 0, memsetParams: 0x7ff000000400 {dst: 0x10000, elementSize: 4, width: 4,\n  |   height: 1}, ctx: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400050\n  | cuGraphAddMemsetNode adds a memset of memory#1 0x10000, which is memory of a pool.\n  | cuGraphAddMemsetNode refuses memory that a stream-ordered pool gave out outside of graphs.\n  | Captured memsets work. The version that fixed it is not published. This driver (the recorded\n  | one) is among those that have it.\n  | memory#1 0x10000\n  |   created: cuMemAllocAsync, call 2, thread 0, at 0x400020\n  = confidence: certain (the calls alone)\n  = help: Capture the memset, or set the memory with a kernel.\n  = source: iree-org/iree#13984, explained by NVIDIA (bug 4151197), seen with CUDA 12.0",
+    },
+    Rule {
+        id: "driver-host-numa-allocation",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "Before release 595 cuMemCreate can crash with CU_MEM_LOCATION_TYPE_HOST_NUMA, as seen on a machine with nodes of unequal memory. Reported is a cuMemCreate with that location that did not return.",
+        manual: "NVIDIA/nccl#2106, where NVIDIA suspects a defect that release 595 has fixed",
+        advice: "Update the driver to release 595 or later; NCCL does without such memory with NCCL_CUMEM_HOST_ENABLE=0.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-host-numa-allocation]: cuMemCreate for a NUMA node of the host, which can crash in this driver\n --> call 1: cuMemCreate(handle: NULL, size: 2097152, prop: 0x7ff000000200 {type:\n  |   CU_MEM_ALLOCATION_TYPE_PINNED, location.type: CU_MEM_LOCATION_TYPE_HOST_NUMA}, flags: 0) = did\n  |   not return thread 0 at 0x400010\n  | cuMemCreate allocates memory of a NUMA node of the host. Before release 595 cuMemCreate can\n  | crash with CU_MEM_LOCATION_TYPE_HOST_NUMA, as seen on a machine with nodes of unequal memory.\n  | This driver (the recorded one) is among those that have it.\n  = confidence: certain (the calls alone)\n  = help: Update the driver to release 595 or later; NCCL does without such memory with\n      NCCL_CUMEM_HOST_ENABLE=0.\n  = source: NVIDIA/nccl#2106, where NVIDIA suspects a defect that release 595 has fixed",
+    },
+    Rule {
+        id: "driver-jit-and-not",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Contents,
+        statement: "The compiler may lose the negation of an operand of a 64-bit AND, if the result is compared with 0. Reported is PTX with the instructions `not.b64` and `and.b64` that the driver compiles.",
+        manual: "NVIDIA Data Center GPU Driver 535.104.05, release notes, Fixed Issues, 4191930",
+        advice: "Update the driver to 535.104.05 or later, or load machine code that a later ptxas made.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "PTX in fatbins, and whether the two instructions belong together.",
+        example: "advice[driver-jit-and-not]: PTX with a 64-bit AND of a negated operand, which this driver may compile wrongly\n --> call 1: cuModuleLoadData(module: 0x7ff000000000 -> 0x100, image: 0x5000 (PTX, 213 bytes)) =\n  |   CUDA_SUCCESS thread 0 at 0x400030\n  | cuModuleLoadData gets PTX with not.b64 and and.b64. The compiler may lose the negation of an\n  | operand of a 64-bit AND, if the result is compared with 0. This driver (the recorded one) is\n  | among those that have it.\n  = confidence: contents (bytes of images or memory, as recorded)\n  = help: Update the driver to 535.104.05 or later, or load machine code that a later ptxas\n      made.\n  = source: NVIDIA Data Center GPU Driver 535.104.05, release notes, Fixed Issues, 4191930",
+    },
+    Rule {
+        id: "driver-pool-access-inherited",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "A pool that gets the handle of a destroyed one also gets the access that peer devices had to that one. Reported is a cuMemPoolCreate that returned the handle of a destroyed pool to which cuMemPoolSetAccess had given a device access, without taking it away.",
+        manual: "NVIDIA/cuda-python#2807 and #2871 (nvbug 5698116)",
+        advice: "Take the access of peers away with cuMemPoolSetAccess before cuMemPoolDestroy, one call for each device other than the pool's own.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-pool-access-inherited]: new memory pool with the handle of one that peers had access to\n --> call 4: cuMemPoolCreate(pool: 0x7ff000000000 -> 0x700, poolProps: 0x7ff000000100 {allocType:\n  |   CU_MEM_ALLOCATION_TYPE_PINNED, location.type: CU_MEM_LOCATION_TYPE_DEVICE}) = CUDA_SUCCESS\n  |   thread 0 at 0x400040\n  | cuMemPoolCreate returned the handle 0x700 of a destroyed pool to which cuMemPoolSetAccess (call\n  | 2) gave a device access. A pool that gets the handle of a destroyed one also gets the access\n  | that peer devices had to that one. This driver (the recorded one) is among those that have it.\n  = confidence: certain (the calls alone)\n  = help: Take the access of peers away with cuMemPoolSetAccess before cuMemPoolDestroy, one\n      call for each device other than the pool's own.\n  = source: NVIDIA/cuda-python#2807 and #2871 (nvbug 5698116)",
+    },
+    Rule {
+        id: "driver-pool-after-primary-reset",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "In CUDA 11.2 a reset of a device corrupts its default memory pool; later allocations from it fail or crash. Reported is a stream-ordered allocation after cuDevicePrimaryCtxReset, where there were such allocations before.",
+        manual: "JuliaGPU/CUDA.jl#679, reported to NVIDIA, also of 11.2 Update 1",
+        advice: "Update the driver, or do not reset a device in a process that uses memory pools.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-pool-after-primary-reset]: memory pool used after a device reset, which corrupts it in this driver\n --> call 4: cuMemAllocAsync(dptr: 0x7ff000000000 -> 0x20000, bytesize: 4096, hStream: NULL) =\n  |   CUDA_SUCCESS thread 0 at 0x400050\n  | cuMemAllocAsync allocates from a memory pool after cuDevicePrimaryCtxReset_v2 (call 3). In CUDA\n  | 11.2 a reset of a device corrupts its default memory pool; later allocations from it fail or\n  | crash. This driver (the recorded one) is among those that have it.\n  = confidence: certain (the calls alone)\n  = help: Update the driver, or do not reset a device in a process that uses memory pools.\n  = source: JuliaGPU/CUDA.jl#679, reported to NVIDIA, also of 11.2 Update 1",
+    },
+    Rule {
+        id: "driver-pool-opportunistic-reuse",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "Drivers before CUDA 11.5 may give out memory of a pool again while work in another stream still uses it, if the pool reuses memory opportunistically, which is the default. Reported is an allocation from a pool that got memory which was freed in another stream, for whose free its stream had not waited, with no pool of the process set not to reuse memory so.",
+        manual: "rapidsai/rmm#993, confirmed by the CUDA team, disables that reuse before CUDA 11.5; NVIDIA/DALI#4931 before driver 470.60",
+        advice: "Update the driver, or set CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC of the pool to 0.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-pool-opportunistic-reuse]: pool memory reused across streams by a driver that reuses it too early\n --> call 5: cuMemAllocAsync(dptr: 0x7ff000000000 -> 0x10000, bytesize: 4096, hStream: 0x301\n  |   (stream#2)) = CUDA_SUCCESS thread 0 at 0x400060\n  | cuMemAllocAsync returned memory at 0x10000 that cuMemFreeAsync (call 4) freed in another\n  | stream, for which this stream has not waited. Drivers before CUDA 11.5 may give out memory of a\n  | pool again while work in another stream still uses it, if the pool reuses memory\n  | opportunistically, which is the default. This driver (the recorded one) is among those that\n  | have it.\n  = confidence: certain (the calls alone)\n  = help: Update the driver, or set CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC of the pool to 0.\n  = source: rapidsai/rmm#993, confirmed by the CUDA team, disables that reuse before CUDA 11.5;\n      NVIDIA/DALI#4931 before driver 470.60",
+    },
+    Rule {
+        id: "driver-tensor-map-small-allocation",
+        area: "driver",
+        severity: Severity::Advice,
+        confidence: Confidence::Certain,
+        statement: "On Blackwell GPUs a tensor map that is not dense, in an allocation below 128 KiB, is encoded wrongly: kernels that use it may access illegal addresses now and then. Reported is a tensor map that was encoded for a device of compute capability 10.0 to 12.1, of memory in an allocation below 128 KiB, with strides larger than the rows.",
+        manual: "NVIDIA Data Center GPU Driver 595.71.05, release notes, Known Issues, as quoted in triton-lang/triton#10442; triton-lang/triton#11011 for CUDA 13.2 and 13.3",
+        advice: "Allocate at least 128 KiB for such tensors, or clear bit 85 of the map after it was encoded, as NVIDIA's release notes say; CUTLASS 4.3.4 and Triton do.",
+        observed: "",
+        undecidable: "",
+        cannot_see: "",
+        example: "advice[driver-tensor-map-small-allocation]: tensor map of a small allocation, which this driver encodes wrongly\n --> call 3: cuTensorMapEncodeTiled(tensorMap: 0x7fff0000 -> {opaque: [9, 0, 0, 0, 0, 0, 0, 0, 0,\n  |   0, 0, 0, 0, 0, 0, 0]}, tensorDataType: CU_TENSOR_MAP_DATA_TYPE_FLOAT16, tensorRank: 2,\n  |   globalAddress: 0x10000, globalDim: 0x7ff000000400 [64, 64], globalStrides: 0x7ff000000500 256,\n  |   boxDim: 0x7ff000000600 [64, 8], elementStrides: 0x7ff000000700 [1, 1], interleave:\n  |   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle: CU_TENSOR_MAP_SWIZZLE_NONE, l2Promotion:\n  |   CU_TENSOR_MAP_L2_PROMOTION_NONE, oobFill: CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) = CUDA_SUCCESS\n  |   thread 0 at 0x400040\n  | cuTensorMapEncodeTiled describes a tensor with gaps between its rows in memory#1 0x10000, which\n  | has 16384 bytes. On Blackwell GPUs a tensor map that is not dense, in an allocation below 128\n  | KiB, is encoded wrongly: kernels that use it may access illegal addresses now and then. This\n  | driver (the recorded one) is among those that have it.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 1, thread 0, at 0x400020\n  |   part of: context#1 0xc1\n  = confidence: certain (the calls alone)\n  = help: Allocate at least 128 KiB for such tensors, or clear bit 85 of the map after it was\n      encoded, as NVIDIA's release notes say; CUTLASS 4.3.4 and Triton do.\n  = source: NVIDIA Data Center GPU Driver 595.71.05, release notes, Known Issues, as quoted in\n      triton-lang/triton#10442; triton-lang/triton#11011 for CUDA 13.2 and 13.3",
+    },
+    Rule {
         id: "errors-async-misattributed",
         area: "errors",
         severity: Severity::Error,
@@ -2633,6 +2802,45 @@ pub const CONTEXT_UNBALANCED: &str = "context-unbalanced";
 
 /// Its id.
 pub const CONTEXT_USE_AFTER_DESTROY: &str = "context-use-after-destroy";
+
+/// Its id.
+pub const DRIVER_CONDITIONAL_BODY_EMPTY: &str = "driver-conditional-body-empty";
+
+/// Its id.
+pub const DRIVER_CONDITIONAL_BODY_EMPTY_NODE: &str = "driver-conditional-body-empty-node";
+
+/// Its id.
+pub const DRIVER_CONDITIONAL_CAPTURE_INVALIDATED: &str = "driver-conditional-capture-invalidated";
+
+/// Its id.
+pub const DRIVER_COPY_3D_POOL_MEMORY: &str = "driver-copy-3d-pool-memory";
+
+/// Its id.
+pub const DRIVER_DMA_BUF_MANAGED_POOL: &str = "driver-dma-buf-managed-pool";
+
+/// Its id.
+pub const DRIVER_GRAPH_LAUNCHED_WHILE_RUNNING: &str = "driver-graph-launched-while-running";
+
+/// Its id.
+pub const DRIVER_GRAPH_MEMSET_POOL_MEMORY: &str = "driver-graph-memset-pool-memory";
+
+/// Its id.
+pub const DRIVER_HOST_NUMA_ALLOCATION: &str = "driver-host-numa-allocation";
+
+/// Its id.
+pub const DRIVER_JIT_AND_NOT: &str = "driver-jit-and-not";
+
+/// Its id.
+pub const DRIVER_POOL_ACCESS_INHERITED: &str = "driver-pool-access-inherited";
+
+/// Its id.
+pub const DRIVER_POOL_AFTER_PRIMARY_RESET: &str = "driver-pool-after-primary-reset";
+
+/// Its id.
+pub const DRIVER_POOL_OPPORTUNISTIC_REUSE: &str = "driver-pool-opportunistic-reuse";
+
+/// Its id.
+pub const DRIVER_TENSOR_MAP_SMALL_ALLOCATION: &str = "driver-tensor-map-small-allocation";
 
 /// Its id.
 pub const ERRORS_ASYNC_MISATTRIBUTED: &str = "errors-async-misattributed";

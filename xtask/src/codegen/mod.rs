@@ -1,6 +1,7 @@
 //! `codegen`: makes the committed tables and pages from signatures, semantics and rules. Needs no
 //! network and no clang.
 
+mod errata;
 mod header;
 mod pages;
 mod tables;
@@ -75,7 +76,8 @@ pub(crate) fn generate(root: &Path) -> Result<Vec<(String, String)>, Failure> {
     let facts = Facts::load(root)?;
     facts.check(&types)?;
     let meanings = semantics::join(&signatures, &types, &facts, &entries)?;
-    let rules = semantics::load_rules(root)?;
+    let rules = crate::errata::load_rules(root)?;
+    let errata = crate::errata::load(root)?;
     let input = Input {
         signatures: &signatures,
         types: &types,
@@ -94,6 +96,7 @@ pub(crate) fn generate(root: &Path) -> Result<Vec<(String, String)>, Failure> {
         table("attributes.rs", tables::attributes(&input)?),
         table("kinds.rs", tables::kinds(&input)),
         table("rules.rs", tables::rules(&input)),
+        table("errata.rs", errata::table(&errata)),
         table("entries.rs", tables::entries(&input)),
         table("signatures.txt", text::signatures(&input)),
         (
@@ -102,6 +105,7 @@ pub(crate) fn generate(root: &Path) -> Result<Vec<(String, String)>, Failure> {
         ),
     ];
     files.extend(pages::rules(root, &rules)?);
+    files.push(errata::page(&errata));
     files.push(pages::not_replayed(&input));
     Ok(files)
 }

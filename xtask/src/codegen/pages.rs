@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::Input;
 use crate::Failure;
-use crate::files;
 use crate::semantics::{Class, Rule, word};
 use crate::signatures::without_per_thread;
+use crate::{errata, files};
 
 /// The folder of the rule pages; it holds nothing else.
 const FOLDER: &str = "docs/rules";
@@ -173,7 +173,11 @@ fn index(rules: &[Rule]) -> String {
 }
 
 fn page(rule: &Rule, programs: &[String]) -> String {
-    let mut text = format!("{BANNER}# {}\n\n", rule.id);
+    let banner = match rule.area.as_str() {
+        errata::AREA => BANNER.replace("registry/rules", "registry/errata"),
+        _ => BANNER.to_owned(),
+    };
+    let mut text = format!("{banner}# {}\n\n", rule.id);
     let _ = write!(
         text,
         "Severity: {}. Confidence: {}. Area: {}. [All rules](README.md)\n\n",
@@ -184,7 +188,13 @@ fn page(rule: &Rule, programs: &[String]) -> String {
     text.push_str(&wrapped(&escaped(&rule.statement), ""));
     for (title, body) in [
         ("What to do", &rule.advice),
-        ("In the manual", &rule.manual),
+        (
+            match rule.area.as_str() {
+                errata::AREA => "Where it was published",
+                _ => "In the manual",
+            },
+            &rule.manual,
+        ),
         ("Observed", &rule.observed),
         ("Why a trace cannot decide it", &rule.undecidable),
         ("What this rule cannot see", &rule.cannot_see),
@@ -215,7 +225,7 @@ fn page(rule: &Rule, programs: &[String]) -> String {
 }
 
 /// The text in lines of at most `WIDTH` columns, the later ones indented; ends with a newline.
-fn wrapped(text: &str, indent: &str) -> String {
+pub(super) fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = String::new();
     let mut columns = 0;
     for word in text.split_whitespace() {
@@ -234,7 +244,7 @@ fn wrapped(text: &str, indent: &str) -> String {
 }
 
 /// The text with Markdown's characters escaped, except in code between backticks.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for (position, part) in text.trim().split('`').enumerate() {
         let is_code = position % 2 == 1;
