@@ -139,6 +139,14 @@ pub struct Run {
     pub not_timed: u64,
     /// Time that the tool itself took on the host, in nanoseconds.
     pub overhead_ns: u64,
+    /// From the start of the replaying process to the first call or work: it reads the trace, loads
+    /// the driver and the tool, and places memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ns: Option<u64>,
+    /// From the end of the last call or work to the end of the process: it takes over the tool's
+    /// records and hands them on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_ns: Option<u64>,
     /// The clocks meanwhile; `None` without NVML.
     pub clocks: Option<Clocks>,
 }
@@ -197,9 +205,14 @@ pub struct CallFacts {
     /// The host waits in it for work.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_wait: bool,
-    /// Calls whose work on other streams comes before its own, by events.
+    /// Calls whose work on other streams comes before its own: by events, and by the order of the
+    /// legacy default stream.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<u64>,
+    /// The call by which its stream calls a function of the host before its work, and after other
+    /// work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_function: Option<u64>,
 }
 
 /// What was measured of a trace.

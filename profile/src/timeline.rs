@@ -99,11 +99,12 @@ impl Union {
 }
 
 impl Timeline {
-    /// Of one device in a run; `None` if nothing ran on it.
-    pub(crate) fn of(profile: &Profile, run: &Run, device: u32) -> Option<Self> {
+    /// Of one device in a run; of all together for `None`.
+    pub(crate) fn of(profile: &Profile, run: &Run, device: Option<u32>) -> Self {
         let (begin, end) = run.span();
+        let of_device = |work: &&Work| device.is_none_or(|device| work.device == device);
         let mut timeline = Self {
-            device,
+            device: device.unwrap_or(0),
             wall_ns: end - begin,
             ..Self::default()
         };
@@ -115,9 +116,7 @@ impl Timeline {
         let (mut kernels, mut copies) = (Union::default(), Union::default());
         let mut streams: BTreeMap<u32, (StreamUse, Union)> = BTreeMap::new();
         let mut stretch = Stretch::default();
-        let mut is_used = false;
-        for work in run.work.iter().filter(|work| work.device == device) {
-            is_used = true;
+        for work in run.work.iter().filter(of_device) {
             let gap = all.add(work.begin_ns, work.end_ns);
             if let Some(gap) = gap {
                 let call = work.call.and_then(|call| calls.by_index.get(&call));
@@ -143,7 +142,7 @@ impl Timeline {
         timeline.add_idle(profile, &calls, (last.min(end), end), None);
         timeline.busy_ns = all.total;
         (timeline.kernel_ns, timeline.copy_ns) = (kernels.total, copies.total);
-        timeline.overlap_ns = overlap(run.work.iter().filter(|work| work.device == device));
+        timeline.overlap_ns = overlap(run.work.iter().filter(of_device));
         timeline.streams = streams
             .into_iter()
             .map(|(number, (stream, union))| StreamUse {
@@ -157,7 +156,7 @@ impl Timeline {
             .stretches
             .sort_by_key(|stretch| std::cmp::Reverse(stretch.idle_ns));
         timeline.stretches.truncate(STRETCHES);
-        is_used.then_some(timeline)
+        timeline
     }
 
     /// Nothing ran in a gap; the work after it is of `call`.
@@ -187,6 +186,9 @@ impl Timeline {
         };
         let mut covered = from;
         for other in calls.within(from, entered) {
+            if covered >= entered {
+                break;
+            }
             let begin = other.begin_ns.max(covered);
             let end = other.end_ns.min(entered);
             add(BETWEEN_CALLS, begin.min(entered) - covered);
@@ -290,7 +292,7 @@ mod tests {
 
     fn timeline(work: Vec<Work>, calls: Vec<HostCall>) -> Timeline {
         let profile = profile(work, calls, &[9]);
-        let timeline = Timeline::of(&profile, &profile.runs[0], 0).unwrap();
+        let timeline = Timeline::of(&profile, &profile.runs[0], Some(0));
         let parts = [
             timeline.busy_ns,
             timeline.idle_host_ns,
