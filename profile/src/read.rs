@@ -125,7 +125,11 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let profile = Profile::read(&*serde_json::to_vec(&valid()).unwrap()).unwrap();
-        let names: Vec<&str> = profile.runs[0].work.iter().map(|work| &*work.name).collect();
+        let names: Vec<&str> = profile.runs[0]
+            .work
+            .iter()
+            .map(|work| &*work.name)
+            .collect();
         assert_eq!(names, ["a", "b"], "in order of time");
         assert_eq!(Summary::of(&profile).wall_ns.median, 70.0);
     }

@@ -61,10 +61,7 @@ impl Link {
 
     /// Whether a device ran work.
     fn is_work(self) -> bool {
-        matches!(
-            self,
-            Self::Kernel | Self::Copy | Self::Memset | Self::Graph
-        )
+        matches!(self, Self::Kernel | Self::Copy | Self::Memset | Self::Graph)
     }
 }
 

@@ -185,7 +185,12 @@ fn a_graph_with_two_branches() {
 /// Between two kernels, the stream calls a function of the host for 500 ns.
 #[test]
 fn a_function_of_the_host() {
-    let calls = vec![host(1, 0, 5), host(2, 5, 9), host(3, 9, 12), host(9, 12, 700)];
+    let calls = vec![
+        host(1, 0, 5),
+        host(2, 5, 9),
+        host(3, 9, 12),
+        host(9, 12, 700),
+    ];
     let work = vec![kernel("a", 1, 10, 60), kernel("b", 3, 560, 690)];
     let mut profile = profile(work, calls, &[9]);
     profile.calls.get_mut(&2).unwrap().function = "cuLaunchHostFunc".into();

@@ -210,7 +210,10 @@ impl<'a> Walk<'a> {
     fn before_host(&mut self) -> At {
         let (all, now) = (self.calls.all, self.now);
         let end = |at: usize| all.get(at).map_or(0, |call| call.end_ns);
-        let known = self.calls_by_end.get(..self.later_calls).unwrap_or_default();
+        let known = self
+            .calls_by_end
+            .get(..self.later_calls)
+            .unwrap_or_default();
         let ended = known.partition_point(|&at| end(at) <= now);
         self.later_calls = ended.saturating_sub(1);
         let last = ended.checked_sub(1).and_then(|last| known.get(last));
