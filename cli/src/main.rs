@@ -40,6 +40,7 @@ mod one_rank;
 mod pack;
 mod play;
 mod profile;
+mod profile_file;
 #[cfg(test)]
 mod python_options;
 mod race;

@@ -28,7 +28,7 @@ fn write<W: TableWriter>(traces: &[Trace], writer: W) -> W {
     for trace in traces {
         Rows::of(trace).with_findings(trace).run(&mut sink).unwrap();
     }
-    sink.into_inner()
+    sink.finish().unwrap()
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn chrome_trace() {
             .run(&mut sink)
             .unwrap();
     }
-    sink.into_inner().finish().unwrap();
+    sink.finish().unwrap().finish().unwrap();
     let all: Value = serde_json::from_slice(&bytes).unwrap();
     let events = all["traceEvents"].as_array().unwrap();
     let count = |key: &str, value: &str| {

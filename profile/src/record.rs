@@ -33,6 +33,18 @@ pub enum WorkKind {
     Graph,
 }
 
+impl WorkKind {
+    /// The word for people and in data.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Copy => "copy",
+            Self::Memset => "memset",
+            Self::Graph => "graph",
+        }
+    }
+}
+
 /// A kernel, copy, memset or graph that a device ran. Times are in nanoseconds on the axis of its
 /// [`Run`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -237,6 +249,18 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The number of the replay with the median time, which tables about one replay are of; 0 if
+    /// there is none.
+    pub fn median_run(&self) -> usize {
+        let wall = |run: &Run| {
+            let (begin, end) = run.span();
+            end - begin
+        };
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        order.sort_by_key(|&number| self.runs.get(number).map(wall));
+        order.get(order.len() / 2).copied().unwrap_or(0)
+    }
+
     /// The function of a call.
     pub fn function(&self, call: u64) -> &str {
         self.calls.get(&call).map_or("?", |facts| &facts.function)

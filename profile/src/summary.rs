@@ -42,9 +42,7 @@ impl Summary {
             let (begin, end) = run.span();
             end - begin
         };
-        let mut order: Vec<usize> = (0..profile.runs.len()).collect();
-        order.sort_by_key(|&number| profile.runs.get(number).map(wall));
-        let number = order.get(order.len() / 2).copied().unwrap_or(0);
+        let number = profile.median_run();
         let nothing = Run::default();
         let run = profile.runs.get(number).unwrap_or(&nothing);
         let timelines_of = |run: &Run| -> Vec<Timeline> {
