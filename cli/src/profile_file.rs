@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use cutape_format::Trace;
 use cutape_profile::Profile;
 use cutape_terminal::failure::Failure;
 
@@ -19,4 +20,12 @@ pub(crate) fn read(path: &Path) -> Result<Profile, Failure> {
     };
     let file = File::open(path).map_err(|error| fail(error.to_string()))?;
     Profile::read(file).map_err(|error| fail(error.to_string()))
+}
+
+/// # Errors
+/// If a call of the profile is of another function in the trace.
+pub(crate) fn expect_of(profile: &Profile, trace: &Trace) -> Result<(), Failure> {
+    let mut calls = trace.calls();
+    let expected = calls.try_for_each(|call| profile.expect(call.index, &call.signature.name));
+    expected.map_err(|error| Failure::unusable(format!("--profile: {error}")))
 }

@@ -9,8 +9,8 @@ pub enum Error {
     #[error(transparent)]
     Trace(#[from] cutape_format::Error),
     /// The profile is not of this trace.
-    #[error("the profile is of another trace: {0}")]
-    OtherTrace(String),
+    #[error(transparent)]
+    OtherTrace(#[from] cutape_profile::OtherTrace),
     /// The output.
     #[error("{0}")]
     Write(io::Error),

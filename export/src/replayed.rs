@@ -57,13 +57,6 @@ impl Replayed {
     /// # Errors
     /// If the profile has another function for the call: it is of another trace.
     pub(crate) fn expect(&self, row: &CallRow<'_>) -> Result<(), Error> {
-        let index = row.call.index;
-        match self.profile.calls.get(&index) {
-            Some(facts) if facts.function != row.function => Err(Error::OtherTrace(format!(
-                "its call {index} is {}, the trace's {}",
-                facts.function, row.function
-            ))),
-            _ => Ok(()),
-        }
+        Ok(self.profile.expect(row.call.index, row.function)?)
     }
 }

@@ -34,7 +34,9 @@ pub use host::HostStall;
 pub use occupancy::Occupancy;
 pub use path::{CriticalPath, Link, RangeShare, Share};
 pub use read::ReadError;
-pub use record::{CallFacts, Clocks, Device, HostCall, Method, Profile, Run, Work, WorkKind};
+pub use record::{
+    CallFacts, Clocks, Device, HostCall, Method, OtherTrace, Profile, Run, Work, WorkKind,
+};
 pub use statistics::Spread;
 pub use summary::Summary;
 pub use timeline::{StreamUse, Stretch, Timeline};

@@ -248,6 +248,11 @@ pub struct Profile {
     pub notes: BTreeMap<String, u64>,
 }
 
+/// The profile is not of this trace: why.
+#[derive(Debug, thiserror::Error)]
+#[error("the profile is of another trace: {0}")]
+pub struct OtherTrace(String);
+
 impl Profile {
     /// The number of the replay with the median time, which tables about one replay are of; 0 if
     /// there is none.
@@ -264,6 +269,20 @@ impl Profile {
     /// The function of a call.
     pub fn function(&self, call: u64) -> &str {
         self.calls.get(&call).map_or("?", |facts| &facts.function)
+    }
+
+    /// Whether it can be of a trace in which this call is of this function.
+    ///
+    /// # Errors
+    /// That it is of another trace.
+    pub fn expect(&self, call: u64, function: &str) -> Result<(), OtherTrace> {
+        match self.calls.get(&call) {
+            Some(facts) if facts.function != function => Err(OtherTrace(format!(
+                "its call {call} is {}, the trace's {function}",
+                facts.function
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// A stream as the trace names it.

@@ -313,7 +313,7 @@ impl Shown<'_> {
             begin: origin + work.begin_ns,
             end: Some(origin + work.end_ns),
             annotations: &annotations,
-            flows: (&[], flow.as_ref().map_or(&[], std::slice::from_ref)),
+            flows: (&[], flow.as_slice()),
         };
         let name = || format!("GPU {}: {}", work.device, profile.stream(work.stream));
         tracks.slice(Subject::Stream(work.device, work.stream), &name, &slice)
