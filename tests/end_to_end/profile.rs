@@ -411,7 +411,10 @@ fn what_is_no_profile_is_refused(folder: &Path) {
         ),
         (reversed.to_string(), "something ends at 1, begins at 3"),
         ("{}".to_owned(), "it is no profile: missing field"),
-        ("[".repeat(100_000), "it is no profile: recursion limit"),
+        (
+            format!("{{\"x\":{}", "[".repeat(100_000)),
+            "it is no profile: EOF while parsing",
+        ),
     ] {
         fs::write(&changed, text).unwrap();
         let (output, target) = export(folder, &changed, "jsonl", "refused");

@@ -86,12 +86,12 @@ class GpuTrace {
     return [
       ...inOrder(byThread).map(
         ([thread, places]) =>
-          new CallTrack(this.recorded.threadName(thread), "calls, replayed", lane(places)),
+          new CallTrack(this.recorded.threadName(thread), "replayed", lane(places)),
       ),
       ...inOrder(byStream).map(([stream, places]) => {
         const { device, label } = this.gpu.streams[stream];
         const name = devices.size > 1 ? `GPU ${device}: ${label}` : label;
-        return new CallTrack(name, `on the GPU: ${count(places.length)}`, lane(places));
+        return new CallTrack(name, `${count(places.length)} ran`, lane(places));
       }),
     ];
   }

@@ -4,7 +4,10 @@ class GpuView {
   constructor(app) {
     this.app = app;
     this.timeline = new GpuTimeline(app);
-    this.frame = element("div", { class: "gpu-timeline" });
+    // As high as its tracks, within limits.
+    const tracks = this.timeline.tracks.reduce((sum, { height }) => sum + height, 0);
+    const height = `${190 + Math.min(360, Math.max(60, tracks + 8))}px`;
+    this.frame = element("div", { class: "gpu-timeline", style: { height } });
     this.node = gpuSections(app, this.frame);
   }
 
@@ -57,9 +60,10 @@ function measuredBy({ method, runs, devices }) {
     method.by === "cupti"
       ? `CUPTI ${method.version}`
       : "events around each call’s work: no kernels of graphs, and short work appears longer";
-  const names = [...new Set(devices.map(({ name }) => name))].join(", ");
+  const known = devices.map(({ name }) => name).filter((name) => name !== "unknown");
+  const on = known.length > 0 ? ` on ${[...new Set(known)].join(", ")}` : "";
   return (
-    `${counted(runs, "replay")} on ${names || "no GPU"}, measured by ${by}. Times are those of ` +
+    `${counted(runs, "replay")}${on}, measured by ${by}. Times are those of ` +
     "the replay, not of the recording: the replay does not do the program’s own work."
   );
 }
