@@ -230,6 +230,8 @@ fn profile() -> Profile {
         call,
         begin_ns,
         end_ns,
+        taken_ns: None,
+        done_ns: None,
     };
     let facts = |function: &str, range: Option<&str>| CallFacts {
         function: function.into(),

@@ -91,6 +91,8 @@ fn admit_run(run: &mut Run, sums: &mut Sums) -> Result<(), String> {
     }
     for call in &run.host {
         sums.interval(call.begin_ns, call.end_ns)?;
+        sums.interval(call.taken_ns.unwrap_or(call.begin_ns), call.begin_ns)?;
+        sums.interval(call.end_ns, call.done_ns.unwrap_or(call.end_ns))?;
     }
     for time in [run.start_ns, run.finish_ns].into_iter().flatten() {
         sums.interval(0, time)?;

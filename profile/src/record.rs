@@ -119,6 +119,12 @@ pub struct HostCall {
     pub begin_ns: u64,
     /// When the driver returned.
     pub end_ns: u64,
+    /// When the replay took it up, which then brings memory and arguments into place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_ns: Option<u64>,
+    /// When the replay was done with it, having looked at what it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_ns: Option<u64>,
 }
 
 /// The clocks of a device while a replay ran, by NVML.

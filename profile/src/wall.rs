@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Profile, Run};
-use crate::timeline::{BETWEEN_CALLS, Timeline};
+use crate::timeline::{AFTER_A_CALL, BEFORE_A_CALL, BETWEEN_CALLS, Timeline};
 
 /// The time of a replay, from the start of its process to its end. The parts add up to `total_ns`;
 /// where a device had work, that counts, whatever the host did meanwhile.
@@ -22,7 +22,12 @@ pub struct Wall {
     pub latency_ns: u64,
     /// No device had work, and the host was in another call.
     pub call_ns: u64,
-    /// No device had work, and no call was in the driver: the replay's own work on the host.
+    /// No device had work, and no call was in the driver: the replay puts into place what the next
+    /// call needs. 0 if it did not tell.
+    pub before_calls_ns: u64,
+    /// The same, and the replay takes over what the last call returned. 0 if it did not tell.
+    pub after_calls_ns: u64,
+    /// The same, and the replay does the rest of its work: it reads the trace.
     pub between_ns: u64,
     /// After the last call and the last work. 0 if not known.
     pub finish_ns: u64,
@@ -31,7 +36,9 @@ pub struct Wall {
 impl Wall {
     pub(crate) fn of(profile: &Profile, run: &Run) -> Self {
         let all = Timeline::of(profile, run, None);
-        let between = all.idle_host_in.get(BETWEEN_CALLS).copied().unwrap_or(0);
+        let within = |what: &str| all.idle_host_in.get(what).copied().unwrap_or(0);
+        let own @ [before, after, between] =
+            [BEFORE_A_CALL, AFTER_A_CALL, BETWEEN_CALLS].map(within);
         let (start, finish) = (run.start_ns.unwrap_or(0), run.finish_ns.unwrap_or(0));
         Self {
             total_ns: start.saturating_add(all.wall_ns).saturating_add(finish),
@@ -39,14 +46,16 @@ impl Wall {
             busy_ns: all.busy_ns,
             launch_ns: all.idle_launch_ns,
             latency_ns: all.idle_device_ns,
-            call_ns: all.idle_host_ns - between,
+            call_ns: all.idle_host_ns - own.iter().sum::<u64>(),
+            before_calls_ns: before,
+            after_calls_ns: after,
             between_ns: between,
             finish_ns: finish,
         }
     }
 
     /// The parts with words for people, in order of time.
-    pub fn parts(&self) -> [(u64, &'static str); 7] {
+    pub fn parts(&self) -> [(u64, &'static str); 9] {
         [
             (
                 self.start_ns,
@@ -60,8 +69,16 @@ impl Wall {
             ),
             (self.call_ns, "no work: the host was in other calls"),
             (
+                self.before_calls_ns,
+                "no work, and no call: the replay puts into place what the next call needs",
+            ),
+            (
+                self.after_calls_ns,
+                "no work, and no call: the replay takes over what a call returned",
+            ),
+            (
                 self.between_ns,
-                "no work, and no call: the replay's own work between calls",
+                "no work, and no call: the replay reads the trace, and the rest of its own work",
             ),
             (
                 self.finish_ns,
@@ -100,6 +117,8 @@ mod tests {
             launch_ns: 10 + 40,
             latency_ns: 10 + 40,
             call_ns: 20 + 10,
+            before_calls_ns: 0,
+            after_calls_ns: 0,
             between_ns: 10 + 20 + 10,
             finish_ns: 0,
         };

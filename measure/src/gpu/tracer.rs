@@ -61,7 +61,10 @@ struct State {
 }
 
 thread_local! {
+    static TAKEN: Cell<Option<Instant>> = const { Cell::new(None) };
     static ENTERED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The place of the call that the driver has returned from, among those of the run.
+    static RETURNED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 impl GpuTracer {
@@ -200,6 +203,20 @@ impl CallTracer for GpuTracer {
             .map_err(|_| "CUPTI is loaded already".to_owned())
     }
 
+    fn takes_up(&self) {
+        TAKEN.set(Some(Instant::now()));
+    }
+
+    fn is_done(&self) {
+        let Some(place) = RETURNED.take() else { return };
+        let done = self.since(Instant::now());
+        self.state(|state| {
+            if let Some(call) = state.host.get_mut(place) {
+                call.done_ns = Some(done);
+            }
+        });
+    }
+
     fn enters(&self, call: u64) {
         if let Some(cupti) = self.cupti.get() {
             cupti.enter(call);
@@ -214,11 +231,15 @@ impl CallTracer for GpuTracer {
         }
         let entered = ENTERED.take().unwrap_or(left);
         let (begin_ns, end_ns) = (self.since(entered), self.since(left));
+        let taken_ns = TAKEN.take().map(|taken| self.since(taken));
         self.state(|state| {
+            RETURNED.set(Some(state.host.len()));
             state.host.push(HostCall {
                 call,
                 begin_ns,
                 end_ns,
+                taken_ns,
+                done_ns: None,
             });
         });
     }
@@ -279,6 +300,8 @@ fn in_order(run: &mut Run) -> u64 {
     for call in &mut run.host {
         call.begin_ns -= begin;
         call.end_ns -= begin;
+        call.taken_ns = call.taken_ns.map(|taken| taken.saturating_sub(begin));
+        call.done_ns = call.done_ns.map(|done| done.saturating_sub(begin));
     }
     begin
 }

@@ -111,7 +111,9 @@ function wallBar(wall) {
     [wall.latency_ns, "--kind-order", "no work, although it was enqueued"],
     [wall.launch_ns, "--kind-memory", "no work: the host was enqueueing it"],
     [wall.call_ns, "--kind-wait", "no work: the host was in other calls"],
-    [wall.between_ns, "--kind-other", "no work, and no call: the replay’s own work"],
+    [wall.before_calls_ns, "--memory-managed", "no work, no call: the replay prepares a call"],
+    [wall.after_calls_ns, "--kind-copy", "no work, no call: the replay takes over results"],
+    [wall.between_ns, "--kind-other", "no work, no call: the replay reads the trace, and the rest"],
     [wall.finish_ns, "--kind-fill", "after the last call and work"],
   ];
   return [
