@@ -1,7 +1,9 @@
 //! What a profile of a trace's replay adds to the rows of the trace.
 
-use cutape_profile::{Profile, Run};
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+use cutape_profile::{HostCall, Profile, Run, Work};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::rows::CallRow;
@@ -53,10 +55,43 @@ impl Replayed {
     pub(crate) fn time_of(&self, call: u64) -> Option<GpuTime> {
         self.times.get(&call).copied()
     }
+}
 
+/// A profile beside the rows of its trace, and the calls that have come.
+#[derive(Debug)]
+pub(crate) struct ReplayedCalls {
+    pub(crate) replayed: Arc<Replayed>,
+    calls: FxHashSet<u64>,
+}
+
+impl ReplayedCalls {
+    pub(crate) fn new(replayed: Arc<Replayed>) -> Self {
+        Self {
+            replayed,
+            calls: FxHashSet::default(),
+        }
+    }
+
+    /// A call comes.
+    ///
     /// # Errors
     /// If the profile has another function for the call: it is of another trace.
-    pub(crate) fn expect(&self, row: &CallRow<'_>) -> Result<(), Error> {
-        Ok(self.profile.expect(row.call.index, row.function)?)
+    pub(crate) fn call(&mut self, row: &CallRow<'_>) -> Result<(), Error> {
+        let index = row.call.index;
+        self.replayed.profile.expect(index, row.function)?;
+        self.calls.insert(index);
+        Ok(())
+    }
+
+    /// The calls of the replay that have come.
+    pub(crate) fn host(&self) -> impl Iterator<Item = &HostCall> {
+        let host = self.replayed.run.host.iter();
+        host.filter(|call| self.calls.contains(&call.call))
+    }
+
+    /// Their work, and that of the replay itself.
+    pub(crate) fn work(&self) -> impl Iterator<Item = &Work> {
+        let has_come = |work: &&Work| work.call.is_none_or(|call| self.calls.contains(&call));
+        self.replayed.run.work.iter().filter(has_come)
     }
 }

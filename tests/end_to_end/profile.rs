@@ -19,6 +19,7 @@ cutape_tests::tests![
     what_cupti_cannot_do_is_said,
     text_and_files,
     order_of_the_legacy_default_stream,
+    functions_of_the_host_come_between_work,
     exports_have_gpu_times,
     what_is_no_profile_is_refused,
 ];
@@ -165,6 +166,7 @@ fn records_are_joined_with_calls(_: &Path) {
     let sum = wall.values().map(|part| part.as_u64().unwrap());
     assert_eq!(sum.sum::<u64>(), 2 * wall["total_ns"].as_u64().unwrap());
     assert!(wall["start_ns"].as_u64() > Some(0) && wall["finish_ns"].as_u64() > Some(0));
+    assert!(wall["before_calls_ns"].as_u64() > Some(0));
     let stalls = &summary["stalls"];
     let functions: Vec<_> = stalls
         .as_array()
@@ -324,22 +326,53 @@ fn text_and_files(folder: &Path) {
     assert_eq!(document["runs"][0]["work"][0]["call"], launch);
 }
 
-/// Kernels of a blocking stream come after what the default stream had before, and the other way
-/// round.
-fn order_of_the_legacy_default_stream(_: &Path) {
+/// What a profile says that the work of a call comes after.
+fn needs(document: &Value, call: u64) -> Vec<u64> {
+    let needs = document["calls"][call.to_string()]["needs"].as_array();
+    let needs = needs.into_iter().flatten();
+    needs.map(|call| call.as_u64().unwrap()).collect()
+}
+
+/// Work of a blocking stream, and of a thread's default stream, comes after what the legacy default
+/// stream had before.
+fn order_of_the_legacy_default_stream(folder: &Path) {
     let document = json(&profile(trace(), &["--format", "json"], ""));
-    let needs = |call: u64| {
-        let needs = document["calls"][call.to_string()]["needs"].as_array();
-        needs.map_or_else(Vec::new, |needs| {
-            needs.iter().map(|call| call.as_u64().unwrap()).collect()
-        })
-    };
     let launches = calls(trace(), &["cuLaunchKernel"]);
     let copies = calls(trace(), &["cuMemcpyHtoD_v2"]);
     // On stream#1, the first after a copy by the default stream.
-    assert_eq!(needs(launches[2]), [*copies.last().unwrap()]);
-    assert_eq!(needs(launches[3]), [0; 0]);
-    assert_eq!(needs(launches[0]), [0; 0]);
+    assert_eq!(needs(&document, launches[2]), [*copies.last().unwrap()]);
+    assert_eq!(needs(&document, launches[3]), [0; 0]);
+    assert_eq!(needs(&document, launches[0]), [0; 0]);
+    let trace = trace_of(folder, "clean/per_thread_stream");
+    let document = json(&profile(
+        &trace,
+        &["--format", "json", "--cupti", "none"],
+        "",
+    ));
+    let copy = *calls(&trace, &["cuMemcpyHtoD_v2_ptds"]).last().unwrap();
+    let work = document["runs"][0]["work"].as_array().unwrap().iter();
+    let legacy =
+        work.filter(|work| document["streams"][work["stream"].to_string()] == "default stream");
+    let legacy = legacy.map(|work| work["call"].as_u64().unwrap());
+    let before = legacy.filter(|call| *call < copy).max().unwrap();
+    assert_eq!(needs(&document, copy), [before]);
+}
+
+fn functions_of_the_host_come_between_work(folder: &Path) {
+    let trace = trace_of(folder, "clean/host_functions");
+    let document = json(&profile(
+        &trace,
+        &["--format", "json", "--cupti", "none"],
+        "",
+    ));
+    let all = document["calls"].as_object().unwrap().values();
+    let functions = all.filter_map(|facts| facts["host_function"].as_u64());
+    let functions: Vec<u64> = functions.collect();
+    assert!(!functions.is_empty());
+    let known = calls(&trace, &["cuLaunchHostFunc", "cuStreamAddCallback"]);
+    for call in functions {
+        assert!(known.contains(&call), "{call} is not in {known:?}");
+    }
 }
 
 /// A profile in a file, of the trace of these tests.
@@ -372,6 +405,16 @@ fn exports_have_gpu_times(folder: &Path) {
         .collect();
     let call = launch.into();
     assert_eq!(of, [(&"calls".into(), &call), (&"gpu_work".into(), &call)]);
+    // Only the work of chosen calls.
+    let target = folder.join("chosen");
+    let mut command = parts().cutape(&[&"export", &trace(), &"--format", &"jsonl", &"-o", &target]);
+    command.args(["--calls", "0", "--profile"]);
+    run(command.arg(&file)).assert_code(0);
+    let text = fs::read_to_string(target).unwrap();
+    assert!(
+        text.contains("cuInit") && !text.contains("gpu_work"),
+        "{text}"
+    );
     let (output, target) = export(folder, &file, "chrome", "chrome.json");
     output.assert_code(0);
     let document: Value = serde_json::from_str(&fs::read_to_string(target).unwrap()).unwrap();

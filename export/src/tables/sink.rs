@@ -7,6 +7,7 @@ use cutape_model::Side;
 use serde_json::{Map, Value};
 
 use super::schema::{TABLES, Table, Type, number};
+use crate::replayed::ReplayedCalls;
 use crate::rows::{
     CallRef, CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow,
     MemoryRow, ObjectRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow, origin_key,
@@ -114,7 +115,7 @@ pub trait TableWriter {
 pub struct TableSink<W> {
     writer: W,
     arguments: bool,
-    replayed: Option<Arc<Replayed>>,
+    replayed: Option<ReplayedCalls>,
     /// The trace's name without `.cutape`.
     trace: String,
 }
@@ -132,6 +133,7 @@ impl<W: TableWriter> TableSink<W> {
 
     /// Adds the times of the GPU. The rows are then those of one trace.
     pub fn with_replay(self, replayed: Option<Arc<Replayed>>) -> Self {
+        let replayed = replayed.map(ReplayedCalls::new);
         Self { replayed, ..self }
     }
 
@@ -146,7 +148,7 @@ impl<W: TableWriter> TableSink<W> {
         Ok(self.writer)
     }
 
-    fn gpu_work(&mut self, replayed: &Replayed) -> Result<(), Error> {
+    fn gpu_work(&mut self, replayed: &ReplayedCalls) -> Result<(), Error> {
         if !self.writer.wants(number::GPU_WORK) {
             return Ok(());
         }
@@ -154,8 +156,8 @@ impl<W: TableWriter> TableSink<W> {
             let [x, y, z] = sizes.map_or([None; 3], |sizes| sizes.map(Some));
             [Cell::from(x), y.into(), z.into()]
         };
-        for work in &replayed.run.work {
-            let profile = &replayed.profile;
+        let profile = &replayed.replayed.profile;
+        for work in replayed.work() {
             let facts = work.call.and_then(|call| profile.calls.get(&call));
             let stream = profile.stream(work.stream);
             let begin: [Cell<'_>; 12] = [
@@ -340,12 +342,14 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Error> {
-        let replayed = self.replayed.as_ref();
-        replayed.map_or(Ok(()), |replayed| replayed.expect(row))?;
+        if let Some(replayed) = &mut self.replayed {
+            replayed.call(row)?;
+        }
         if !self.writer.wants(number::CALLS) {
             return Ok(());
         }
-        let time = replayed.and_then(|replayed| replayed.time_of(row.call.index));
+        let replayed = self.replayed.as_ref();
+        let time = replayed.and_then(|replayed| replayed.replayed.time_of(row.call.index));
         let arguments = self.arguments.then(|| arguments(row));
         let cells: [Cell<'_>; 9] = [
             row.function.into(),

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use cutape_profile::{HostCall, Work, WorkKind};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::writer::{Annotation, Slice, TimelineWriter, Track};
-use crate::Replayed;
+use crate::replayed::ReplayedCalls;
 use crate::rows::TraceRow;
 
 /// Work of a track that overlaps gets tracks of its own, up to this many.
@@ -20,11 +20,8 @@ const LANES: usize = 16;
 /// No process of Linux has a number from here on.
 const FIRST_PROCESS: u32 = 1 << 22;
 
-/// A replay, and the calls to show; work of the replay itself is shown too.
-pub(super) struct Shown<'a> {
-    pub(super) replayed: &'a Replayed,
-    pub(super) calls: &'a FxHashSet<u64>,
-}
+/// The calls of a replay that are shown, and their work.
+pub(super) struct Shown<'a>(pub(super) &'a ReplayedCalls);
 
 /// What a track is of, in the order of tracks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +103,7 @@ impl Shown<'_> {
         let flows = self.flows(&graphs);
         self.ranges(trace, origin, &mut tracks)?;
         let none = Vec::new();
-        for call in self.host() {
+        for call in self.0.host() {
             let flows = flows.by_call.get(&call.call).unwrap_or(&none);
             self.call(trace, (call, flows), origin, &mut tracks)?;
         }
@@ -128,7 +125,7 @@ impl Shown<'_> {
             let name = || format!("GPU {device}: graphs, from first to last node");
             tracks.slice(Subject::Graphs(device), &name, &slice)?;
         }
-        for (work, flow) in self.work().zip(&flows.by_work) {
+        for (work, flow) in self.0.work().zip(&flows.by_work) {
             self.gpu_slice(work, *flow, origin, &mut tracks)?;
         }
         Ok(())
@@ -136,8 +133,8 @@ impl Shown<'_> {
 
     /// Where the axis of the replay begins, ns since 1970.
     fn origin(&self, trace: &TraceRow) -> u64 {
-        let recorded = self.replayed.run.host.iter().find_map(|call| {
-            let facts = self.replayed.profile.calls.get(&call.call)?;
+        let recorded = self.0.replayed.run.host.iter().find_map(|call| {
+            let facts = self.0.replayed.profile.calls.get(&call.call)?;
             Some(facts.recorded_begin_ns?.saturating_sub(call.begin_ns))
         });
         // Viewers have signed times; all times of a profile are less than 2^63.
@@ -145,20 +142,10 @@ impl Shown<'_> {
         origin.min(1 << 62)
     }
 
-    fn host(&self) -> impl Iterator<Item = &HostCall> {
-        let host = self.replayed.run.host.iter();
-        host.filter(|call| self.calls.contains(&call.call))
-    }
-
-    fn work(&self) -> impl Iterator<Item = &Work> {
-        let is_shown = |work: &&Work| work.call.is_none_or(|call| self.calls.contains(&call));
-        self.replayed.run.work.iter().filter(is_shown)
-    }
-
     /// Launches of graphs whose nodes are known, by call and device.
     fn graphs(&self) -> BTreeMap<(u64, u32), GraphSpan> {
         let mut graphs: BTreeMap<(u64, u32), GraphSpan> = BTreeMap::new();
-        for work in self.work().filter(|work| work.node.is_some()) {
+        for work in self.0.work().filter(|work| work.node.is_some()) {
             let Some(call) = work.call else { continue };
             let graph = graphs.entry((call, work.device)).or_insert(GraphSpan {
                 begin: work.begin_ns,
@@ -184,7 +171,7 @@ impl Shown<'_> {
             let id = flow(&mut flows, call);
             flows.by_graph.insert((call, device), id);
         }
-        for work in self.work() {
+        for work in self.0.work() {
             let call = work.call.filter(|_| work.node.is_none());
             let id = call.map(|call| flow(&mut flows, call));
             flows.by_work.push(id);
@@ -201,8 +188,8 @@ impl Shown<'_> {
     ) -> io::Result<()> {
         let mut open: BTreeMap<u32, (&str, u64, u64)> = BTreeMap::new();
         let mut done = Vec::new();
-        for call in self.host() {
-            let Some(facts) = self.replayed.profile.calls.get(&call.call) else {
+        for call in self.0.host() {
+            let Some(facts) = self.0.replayed.profile.calls.get(&call.call) else {
                 continue;
             };
             let range = facts.range.as_deref();
@@ -246,7 +233,7 @@ impl Shown<'_> {
         origin: u64,
         tracks: &mut Tracks<'_, W>,
     ) -> io::Result<()> {
-        let profile = &self.replayed.profile;
+        let profile = &self.0.replayed.profile;
         let facts = profile.calls.get(&call.call);
         let mut annotations = vec![("call", Annotation::Number(call.call))];
         let recorded = facts.and_then(|facts| {
@@ -276,7 +263,7 @@ impl Shown<'_> {
         origin: u64,
         tracks: &mut Tracks<'_, W>,
     ) -> io::Result<()> {
-        let profile = &self.replayed.profile;
+        let profile = &self.0.replayed.profile;
         let size = |sizes: Option<[u32; 3]>| sizes.map(|[x, y, z]| format!("{x}x{y}x{z}"));
         let (grid, block) = (size(work.grid), size(work.block));
         let facts = work.call.and_then(|call| profile.calls.get(&call));

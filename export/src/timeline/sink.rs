@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::replay;
 use super::writer::{Annotation, Slice, TimelineWriter, Track};
+use crate::replayed::ReplayedCalls;
 use crate::rows::{
     Awaited, CallRef, CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, LaunchRow,
     MemoryRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow,
@@ -32,9 +33,8 @@ pub struct TimelineSink<W> {
 /// A replay to show, and what is known of its trace so far.
 #[derive(Debug)]
 struct ReplayRows {
-    replayed: Arc<Replayed>,
+    of_calls: ReplayedCalls,
     trace: Option<TraceRow>,
-    calls: FxHashSet<u64>,
 }
 
 impl<W: TimelineWriter> TimelineSink<W> {
@@ -56,9 +56,8 @@ impl<W: TimelineWriter> TimelineSink<W> {
     /// Adds a replay, with the times of the GPU. The rows are then those of its trace.
     pub fn with_replay(self, replayed: Option<Arc<Replayed>>) -> Self {
         let replay = replayed.map(|replayed| ReplayRows {
-            replayed,
+            of_calls: ReplayedCalls::new(replayed),
             trace: None,
-            calls: FxHashSet::default(),
         });
         Self { replay, ..self }
     }
@@ -71,11 +70,7 @@ impl<W: TimelineWriter> TimelineSink<W> {
         if let Some(replay) = &self.replay
             && let Some(trace) = &replay.trace
         {
-            let shown = replay::Shown {
-                replayed: &replay.replayed,
-                calls: &replay.calls,
-            };
-            let written = shown.write(trace, &mut self.writer);
+            let written = replay::Shown(&replay.of_calls).write(trace, &mut self.writer);
             written.map_err(Error::Write)?;
         }
         Ok(self.writer)
@@ -284,8 +279,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Error> {
         let call = row.call;
         if let Some(replay) = &mut self.replay {
-            replay.replayed.expect(row)?;
-            replay.calls.insert(call.index);
+            replay.of_calls.call(row)?;
         }
         let mut annotations = vec![("call", Annotation::Number(call.index))];
         if row.failed {
