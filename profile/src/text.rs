@@ -113,7 +113,8 @@ impl Summary {
             (run.not_timed, "calls have work without a time"),
             (
                 self.without_call,
-                "pieces of work are the replay's own: no recorded call enqueued them",
+                "of the kernels, copies and memsets are the replay's own: no recorded call enqueued \
+                 them",
             ),
         ] {
             if count > 0 {

@@ -185,9 +185,14 @@ impl<'a> Walk<'a> {
             .max_by_key(|at| (ended(at), *at));
         let entered = one.call.and_then(|call| self.calls.by_index.get(&call));
         let entered = entered.map(|call| call.begin_ns.min(one.begin_ns));
-        let function = facts.and_then(|facts| facts.host_function);
         match (last, entered) {
             (Some(last), entered) if ended(&last) >= entered => {
+                // It comes after the work before it on its own stream.
+                let is_own = work
+                    .get(last)
+                    .is_some_and(|last| (last.device, last.stream) == (one.device, one.stream));
+                let facts = facts.filter(|_| is_own);
+                let function = facts.and_then(|facts| facts.host_function);
                 let end = ended(&last).unwrap_or(self.now);
                 match function {
                     Some(call) => {
