@@ -153,7 +153,7 @@ class GpuTimeline extends Timeline {
             : call < trace.recorded.calls
               ? [
                   callLink(call, `call ${count(call)} ${trace.recorded.nameOf(call)}`),
-                  `, ${trace.recorded.about(call)}`,
+                  trace.recorded.about(call) ? `, ${trace.recorded.about(call)}` : null,
                 ]
               : `call ${count(call)}`,
         ],
