@@ -328,6 +328,13 @@ impl HostWrites {
         }));
     }
 
+    /// Whether the work of the call that was entered last becomes part of a graph that is being captured:
+    /// it reads and writes nothing then.
+    pub fn is_captured(&mut self, call: &Call<'_>) -> bool {
+        let effects = function_of(call.signature).map(Effects::of);
+        effects.is_some_and(|effects| self.work.is_captured(&effects, call))
+    }
+
     /// The work that may write some of these bytes, or have written them since no call could know,
     /// at the entry of that call, which was entered last.
     pub fn pending_for(&mut self, call: &Call<'_>, bytes: &Range<u64>) -> Vec<PendingWrite> {

@@ -131,15 +131,23 @@ impl Cassette {
         !self.before.is_empty()
     }
 
-    /// What the program can have seen before a call: with `all`, also what it has more likely written;
-    /// then nothing more at the next time.
-    pub(crate) fn take_before(&mut self, call: u64, all: bool) -> Vec<Written> {
+    /// What the program can have seen before a call: with `all`, also what it has more likely written.
+    /// What belongs to work that `is_made` does not know to be enqueued by now, comes later.
+    pub(crate) fn take_before(
+        &mut self,
+        call: u64,
+        all: bool,
+        is_made: impl Fn(u64) -> bool,
+    ) -> Vec<Written> {
         let Some(before) = self.before.get_mut(&call) else {
             return Vec::new();
         };
-        let mut taken = std::mem::take(&mut before.first);
+        let is_due = |one: &mut Written| one.call == call || is_made(one.call);
+        let mut taken: Vec<Written> = before.first.extract_if(.., is_due).collect();
         if all {
-            taken.append(&mut before.again);
+            taken.extend(before.again.extract_if(.., is_due));
+        }
+        if before.first.is_empty() && before.again.is_empty() {
             self.before.remove(&call);
         }
         taken
@@ -279,8 +287,8 @@ fn all_written(
     let all = all.filter_map(|(writer, words)| {
         // What a copy in flight brings is not older than the look.
         let copy = writer.filter(|writer| look.when == When::InFlight && known.contains(writer));
-        let call = copy.map_or(look.call, |copy| copy.saturating_sub(1));
-        written(look, bytes, &words, call)
+        let work = copy.map_or(writer.unwrap_or(look.call), |copy| copy.saturating_sub(1));
+        written(look, bytes, &words, work)
     });
     all.collect()
 }

@@ -77,6 +77,12 @@ impl Copies {
         self.recorded.proof_from(thread, call)
     }
 
+    /// Whether a recorded call tells the program of work of that call or of a later one of its thread.
+    pub(crate) fn tells_of(&self, recorded: u64, call: &Call<'_>) -> bool {
+        let mut shown = self.recorded.shown(recorded).iter();
+        shown.any(|(thread, one)| *thread == call.thread && one.call >= call.index)
+    }
+
     /// As [`RecordedMemory::is_seen`].
     pub(crate) fn is_seen(&self, recorded: u64) -> bool {
         self.recorded.is_seen(recorded)
@@ -134,6 +140,9 @@ impl Copies {
         since: Option<Since>,
     ) -> Result<(), MissingBytes> {
         self.look(comparison, recorded.index, false);
+        for addresses in self.recorded.writes(recorded.index) {
+            self.seen.begin(addresses);
+        }
         let id = (recorded.thread, recorded.number);
         let leave = recorded.leave.iter().flat_map(|leave| leave.snapshots());
         let mut complete = leave.filter(|snapshot| is_copied(function, snapshot));
@@ -200,7 +209,12 @@ impl Copies {
         comparison: &OneByOne<'_>,
         call: u64,
     ) -> Result<(), MissingBytes> {
-        self.put(comparison, call, RecordedMemory::shown)
+        let shown = self.recorded.shown(call).iter();
+        for (_, one) in shown {
+            let start = self.start_of(comparison, one)?;
+            self.seen.put_all(one, start)?;
+        }
+        Ok(())
     }
 
     /// Whether the program may poll anywhere.
@@ -215,8 +229,15 @@ impl Copies {
 
     /// Puts what work in flight had written before a call, if the program has not seen it: with `all`,
     /// also what the program has more likely written. What cannot be put is left out.
-    pub(crate) fn show_polled(&mut self, comparison: &OneByOne<'_>, call: u64, all: bool) {
-        for one in self.cassette.take_before(call, all) {
+    /// What `is_made` does not know to be enqueued by now, comes later.
+    pub(crate) fn show_polled(
+        &mut self,
+        comparison: &OneByOne<'_>,
+        call: u64,
+        all: bool,
+        is_made: impl Fn(u64) -> bool,
+    ) {
+        for one in self.cassette.take_before(call, all, is_made) {
             let _ = self.put_one(comparison, &one);
         }
     }
@@ -236,7 +257,10 @@ impl Copies {
         if function.waits != Waits::No {
             self.show(comparison, recorded.index)?;
         }
-        self.put(comparison, recorded.index, RecordedMemory::proved)?;
+        for one in self.recorded.proved(recorded.index) {
+            let start = self.start_of(comparison, one)?;
+            self.seen.put_all(one, start)?;
+        }
         for one in self.cassette.take_after(recorded.index) {
             self.put_one(comparison, &one)?;
         }
@@ -251,20 +275,6 @@ impl Copies {
                     self.write(trace, &copy, recorded.index)?;
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Puts what work has written, of which a recorded call tells.
-    fn put(
-        &mut self,
-        comparison: &OneByOne<'_>,
-        call: u64,
-        written: fn(&RecordedMemory, u64) -> &[Written],
-    ) -> Result<(), MissingBytes> {
-        for one in written(&self.recorded, call) {
-            let start = self.start_of(comparison, one)?;
-            self.seen.put_all(one, start)?;
         }
         Ok(())
     }

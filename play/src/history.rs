@@ -507,6 +507,11 @@ impl Account<'_> {
             for one in &mut self.told {
                 one.others.push(memory.addresses.clone());
             }
+            let works = self.works;
+            self.unlooked.retain(|&(at, _)| {
+                let work = works.get(at);
+                work.is_some_and(|work| !overlap(&work.bytes, &memory.addresses))
+            });
         }
         let content = self.contents.entry(memory.id);
         let content = content.or_insert_with(|| Content::of(memory));

@@ -104,7 +104,8 @@ impl LiveCall<'_> {
 pub(crate) struct Host<'h> {
     /// Where a recorded address is in the program.
     pub(crate) live: &'h dyn Fn(u64) -> Option<u64>,
-    /// Pending work may write the memory that the call reads: the bytes are the device's.
+    /// The bytes that the call reads are not compared: pending work may write them, or they are read
+    /// when a graph runs.
     pub(crate) reads_pending: bool,
 }
 

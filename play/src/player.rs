@@ -206,6 +206,14 @@ impl State {
     }
 }
 
+/// Prints on standard error, as cutape.
+pub(crate) fn print_line(text: &str) {
+    use std::io::Write;
+    let line = format!("cutape: {text}\n");
+    // The program must not go on because stderr is full.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
 thread_local! {
     /// Its number among the threads of the program that have made calls.
     static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
@@ -350,6 +358,12 @@ impl Player {
         if looks.count > MOST_LOOKS_AT_OTHERS {
             // The threads do something else than in the recording.
             self.awaits_others.store(false, Ordering::Relaxed);
+            print_line(&format!(
+                "call {} of thread {thread}, {}, has waited for calls of other threads that do not \
+                 come; from here on threads are not kept in the recorded order, and may read bytes of \
+                 another moment",
+                recorded.index, recorded.signature.name
+            ));
         }
         true
     }
@@ -680,12 +694,7 @@ impl Player {
     /// Reports a mismatch, and ends the process unless it may go on.
     fn report(&self, state: &mut State, mismatch: &Mismatch) {
         state.outcome.add(&mismatch.json());
-        let text = format!("cutape: {}\n", mismatch.text());
-        {
-            use std::io::Write;
-            // The program must not go on because stderr is full.
-            let _ = std::io::stderr().lock().write_all(text.as_bytes());
-        }
+        print_line(&mismatch.text());
         let ends = match self.on_mismatch {
             OnMismatch::Stop => true,
             OnMismatch::Warn => false,

@@ -5,11 +5,10 @@
 //! the next recorded call of all that the program has not made keeps being the next one. What the
 //! recorder found before that call is put then: all calls before it have been played.
 
-use std::io::Write;
 use std::sync::Once;
 use std::time::Duration;
 
-use crate::player::Player;
+use crate::player::{Player, print_line};
 use crate::state::State;
 
 /// Between two looks.
@@ -53,9 +52,12 @@ impl State {
     /// Shows what memory held before a call: with `all`, also what the program has more likely written.
     pub(crate) fn show_before(&mut self, call: u64, all: bool) {
         let Self {
-            copies, comparison, ..
+            copies,
+            comparison,
+            threads,
+            ..
         } = self;
-        copies.show_polled(comparison, call, all);
+        copies.show_polled(comparison, call, all, |work| threads.is_made(work));
     }
 
     /// Where the program is, while no driver is at work on the call, and how many looks are to find it
@@ -128,13 +130,11 @@ fn advise(state: &State, call: u64) {
         Some(_) => "what it changes back before that call is in no recording",
         None => "record it with --cassette",
     };
-    let line = format!(
-        "cutape: the program does not make the recorded call {call}, {}; if it polls memory that the \
-         device writes, {advice}\n",
+    print_line(&format!(
+        "the program does not make the recorded call {call}, {}; if it polls memory that the device \
+         writes, {advice}",
         name.collect::<String>()
-    );
-    // The program must not go on because stderr is full.
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    ));
 }
 
 fn begin(player: &'static Player) {

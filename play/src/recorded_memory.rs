@@ -1,6 +1,8 @@
 //! What a recording knows of host memory that the device can write: the bytes that copies brought,
 //! what other work has written, and which call proved that.
 
+use std::ops::Range;
+
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_model::{CompletedBy, HostWrites, written_values as stream_values};
@@ -20,8 +22,9 @@ pub(crate) struct RecordedMemory {
     looked: FxHashMap<(u64, bool), Vec<Look>>,
     /// By call that proves work complete: what that has written.
     proved: FxHashMap<u64, Vec<Written>>,
-    /// The same by call that may have told the program of it without a proof.
-    shown: FxHashMap<u64, Vec<Written>>,
+    /// The same by call that may have told the program of it without a proof; and the thread whose work
+    /// it is.
+    shown: FxHashMap<u64, Vec<(u32, Written)>>,
     /// By thread: its calls that prove work complete which has written such memory, and when.
     proofs: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Calls with a part of memory that has to be seen.
@@ -29,10 +32,12 @@ pub(crate) struct RecordedMemory {
     /// Calls before which the program may poll, in ascending order: work is in flight that may write host
     /// memory.
     after_work: Vec<u64>,
-    /// Calls that read host memory which pending work may write.
+    /// Calls that read host memory which pending work may write, or that are captured.
     readers_of_pending: FxHashSet<u64>,
     /// Copies whose bytes the program gives.
     given: FxHashSet<u64>,
+    /// By call: where its work may write.
+    writes: FxHashMap<u64, Vec<Range<u64>>>,
 }
 
 impl RecordedMemory {
@@ -45,8 +50,8 @@ impl RecordedMemory {
         let mut begun = FxHashMap::default();
         let mut values = FxHashMap::default();
         for call in trace.calls() {
-            calls.resize(call.index as usize, (0, 0));
-            calls.push((call.thread, call.ticks));
+            calls.resize(call.index as usize, (0, 0, 0));
+            calls.push((call.thread, call.ticks, time_of_look(&call, true)));
             writes.enter(&call);
             if writes.has_pending() {
                 found.after_work.push(call.index);
@@ -86,9 +91,15 @@ impl RecordedMemory {
         let mut written_values = Vec::new();
         let works = Work::all(&completed, begun);
         for one in &completed {
-            if let CompletedBy::Call(call, time) = one.proof {
+            if !matches!(one.proof, CompletedBy::Also(..)) {
+                let of_call = found.writes.entry(one.write.call).or_default();
+                of_call.push(one.write.bytes.clone());
+            }
+            if let CompletedBy::Call(call, time) | CompletedBy::Also(call, time) = one.proof {
                 let proofs = found.proofs.entry(of_call(call).0).or_default();
                 proofs.push((call, time));
+            }
+            if let CompletedBy::Call(_, time) = one.proof {
                 let values = values.get(&one.write.call).into_iter().flatten();
                 let values = values.filter(|value| value.0 == one.write.bytes);
                 let (begun, _) = begun(one.write.call).unwrap_or_default();
@@ -110,21 +121,31 @@ impl RecordedMemory {
                     found.seen.insert(call);
                     found.proved.entry(call).or_default().push(memory);
                 }
-                At::Told(call) => found.shown.entry(call).or_default().push(memory),
+                At::Told(call) => {
+                    let (thread, _, returned) = of_call(memory.call);
+                    // Of calls in progress at once, any may be the first when the program is played;
+                    // a graph may tell of its own work.
+                    if memory.call == call || returned < of_call(call).1 {
+                        let told = found.shown.entry(call).or_default();
+                        told.push((thread, memory));
+                    }
+                }
             }
         }
         found
     }
 
     fn add_reads(&mut self, writes: &mut HostWrites, function: &Function, call: &Call<'static>) {
-        let is_pending = read_by(function, call).into_iter().any(|(_, rows)| {
+        let read = read_by(function, call);
+        let is_captured = !read.is_empty() && writes.is_captured(call);
+        let is_pending = read.into_iter().any(|(_, rows)| {
             let mut rows = rows.into_iter();
             rows.any(|(start, length)| {
                 let bytes = start..start.saturating_add(length);
                 !writes.pending_for(call, &bytes).is_empty()
             })
         });
-        if is_pending {
+        if is_pending || is_captured {
             self.readers_of_pending.insert(call.index);
         }
     }
@@ -210,9 +231,14 @@ impl RecordedMemory {
     }
 
     /// What work has written that is complete as soon as the work of a call begins which may tell
-    /// the program of that.
-    pub(crate) fn shown(&self, call: u64) -> &[Written] {
+    /// the program of that; and the thread whose work it is.
+    pub(crate) fn shown(&self, call: u64) -> &[(u32, Written)] {
         self.shown.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where the work of a call may write.
+    pub(crate) fn writes(&self, call: u64) -> &[Range<u64>] {
+        self.writes.get(&call).map_or(&[], Vec::as_slice)
     }
 
     /// The bytes that a copy brought, by thread and number: the next from a recorded address on.
@@ -232,7 +258,7 @@ impl RecordedMemory {
     }
 
     /// Whether a call reads host memory that pending work may write: the bytes are not the
-    /// program's.
+    /// program's. Or it is captured, and what it reads is read when the graph runs.
     pub(crate) fn reads_pending(&self, call: u64) -> bool {
         self.readers_of_pending.contains(&call)
     }

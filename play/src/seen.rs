@@ -13,8 +13,10 @@ use crate::values::MissingBytes;
 /// An allocation of the program.
 struct Content {
     start: u64,
+    /// Where it is in the recording.
+    recorded: u64,
     bytes: Vec<u8>,
-    /// By word: the last recorded call whose work the driver has done there.
+    /// By word: the last recorded call whose work has written there.
     writers: Vec<u64>,
 }
 
@@ -38,6 +40,7 @@ impl Seen {
             let writers = vec![0; bytes.len().div_ceil(WORD as usize)];
             let content = Content {
                 start,
+                recorded: memory.addresses.start,
                 bytes,
                 writers,
             };
@@ -52,6 +55,16 @@ impl Seen {
         let length = look.bytes.bytes.length().unwrap_or(0);
         if let Some(content) = self.content(&look.memory, look.address, live) {
             content.read(live, length);
+        }
+    }
+
+    /// The program enqueues work that may write there, in the recording: what is there now, is from
+    /// before it.
+    pub(crate) fn begin(&mut self, addresses: &Range<u64>) {
+        let length = addresses.end.saturating_sub(addresses.start);
+        for content in self.0.values_mut() {
+            let moved = content.start.wrapping_sub(content.recorded);
+            content.read(addresses.start.wrapping_add(moved), length);
         }
     }
 
@@ -119,8 +132,8 @@ impl Content {
             at = word.end;
             let writer = self
                 .writers
-                .get((offset as usize + word.start) / WORD as usize);
-            let is_last = writer.is_none_or(|&last| last <= call);
+                .get_mut((offset as usize + word.start) / WORD as usize);
+            let is_last = writer.as_ref().is_none_or(|last| **last <= call);
             let (Some(old), Some(new), Some(there)) = (
                 known.get_mut(word.clone()),
                 bytes.get(word.clone()),
@@ -130,6 +143,9 @@ impl Content {
             };
             if !is_last {
                 continue;
+            }
+            if let Some(last) = writer {
+                *last = call;
             }
             // Else the program has written there since.
             if there == old && there != new {

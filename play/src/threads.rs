@@ -47,6 +47,8 @@ pub(crate) struct Made {
 /// All of them.
 pub(crate) struct Threads<'t> {
     pub(crate) all: Vec<Thread<'t>>,
+    /// The thread of each call.
+    of_calls: Vec<u32>,
     /// The last answer to each question, by what it asks for.
     latest: FxHashMap<u64, Call<'t>>,
     /// A call of each function, which says what of the program's memory belongs to it.
@@ -62,8 +64,11 @@ impl<'t> Threads<'t> {
     ) -> Self {
         let mut all: Vec<Thread<'t>> = Vec::new();
         let mut samples = FxHashMap::default();
+        let mut of_calls = Vec::new();
         for call in trace.calls() {
             kernels.learn(&call);
+            of_calls.resize(call.index as usize, 0);
+            of_calls.push(call.thread);
             let place = call.thread as usize;
             if all.len() <= place {
                 all.resize_with(place + 1, Thread::default);
@@ -80,6 +85,7 @@ impl<'t> Threads<'t> {
         }
         Self {
             all,
+            of_calls,
             latest: FxHashMap::default(),
             samples,
         }
@@ -96,10 +102,21 @@ impl<'t> Threads<'t> {
         self.samples.get(&function.id).cloned()
     }
 
+    /// The thread of the call with that index.
+    fn of_call(&self, index: u64) -> Option<&Thread<'t>> {
+        let thread = *self.of_calls.get(usize::try_from(index).ok()?)?;
+        self.all.get(thread as usize)
+    }
+
     /// The call with that index.
     pub(crate) fn with_index(&self, index: u64) -> Option<Call<'t>> {
-        let mut threads = self.all.iter();
-        threads.find_map(|thread| thread.with_index(index).cloned())
+        self.of_call(index)?.with_index(index).cloned()
+    }
+
+    /// Whether the program has made the call with that index, and the driver has returned from it.
+    pub(crate) fn is_made(&self, index: u64) -> bool {
+        let next = self.of_call(index).and_then(Thread::next);
+        next.is_none_or(|next| next.index > index)
     }
 
     /// The answer to a question of a thread: the recorded one of this place, else the last one.

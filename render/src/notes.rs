@@ -39,11 +39,11 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
         Note::HostChanged(note, snapshot) => host_changed(note, &bytes(*snapshot)),
         Note::HostSeen(note, snapshot) => host_seen(note, &bytes(*snapshot)),
         Note::Looked(note) => format!(
-            "what these notes found after the call was read until {}",
+            "host memory was read after the call until {}",
             moment(note.ticks, renderer)
         ),
         Note::LookedBefore(note) => format!(
-            "what these notes found before the call was read until {}",
+            "host memory was read before the call until {}",
             moment(note.ticks, renderer)
         ),
         Note::NestedCall(note) => format!(

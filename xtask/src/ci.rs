@@ -36,7 +36,7 @@ runtime | xtask runtime | ? cc python3 nvcc
 libraries | xtask libraries | ? python3
 packages | xtask dist --quick --check | cc dpkg-deb python3
 fuzz | xtask fuzz --seconds 60
-random | xtask random --count 500 --plant 50 | cc
+random | xtask random --count 500 --plant 50 --last replayed | cc
 tests | test --workspace --no-fail-fast | cc nm";
 
 /// Runs all steps; stops at the first that fails.

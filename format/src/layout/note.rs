@@ -153,10 +153,10 @@ pub struct HostChangedNote {
     pub is_after: u8,
 }
 
-/// When the bytes had been read that the notes before this one hold: of those that are read after the
-/// call has returned, or of those that are read before the driver is called. Calls of other threads
-/// that were entered until then may have changed them. A recording in which only one thread makes
-/// calls has no such note.
+/// When the recorder had read host memory, whose bytes the notes before this one hold as far as they
+/// had changed: after the call had returned, or before the driver was called. Calls of other threads
+/// that were entered until then may have changed them, and the program had not got the result. A
+/// recording in which only one thread makes calls has no such note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LookedNote {
     /// As those of calls.

@@ -35,7 +35,8 @@ pub enum Note<'a> {
     /// What the program can have seen in host memory that work in flight, or that the call has waited
     /// for, may have written.
     HostSeen(HostChangedNote, Snapshot<'a>),
-    /// When that, and bytes of earlier copies, had been read after the call had returned.
+    /// When that, and bytes of earlier copies, had been read after the call had returned, if anything had
+    /// changed or not.
     Looked(LookedNote),
     /// When the content had been read that is from before the call.
     LookedBefore(LookedNote),

@@ -19,6 +19,7 @@ use cutape_order::Moment;
 use cutape_registry::{CopyOp, Extent, Family, HostMemory, Length, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
+use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
@@ -305,8 +306,10 @@ pub(crate) fn enqueued(thread: &Thread, entered: Moment, now: Moment) {
 /// changes of the host show as such.
 #[inline]
 pub(crate) fn waited(thread: &Thread) {
-    if is_touched() {
-        look_after_wait(thread);
+    match is_touched() {
+        true => look_after_wait(thread),
+        // Another thread may have looked, after this call had returned from the driver.
+        false => thread.looked.set(clock::ticks()),
     }
 }
 
@@ -318,5 +321,7 @@ fn look_after_wait(thread: &Thread) {
         table.look(thread, start, None);
         table.look_at_pages(thread, start);
     }
+    // While the table is locked: a look of another thread ends before or after.
+    thread.looked.set(clock::ticks());
     table.publish();
 }

@@ -496,8 +496,7 @@ impl Thread {
         }
     }
 
-    /// Notes when the notes before this one had been read, if calls of other threads can have been
-    /// entered meanwhile.
+    /// Notes when host memory had been read, if calls of other threads can have been entered meanwhile.
     pub(crate) fn note_look(&self, kind: u16) {
         let ticks = self.looked.replace(0);
         if ticks != 0 && recording::has_several_threads() {

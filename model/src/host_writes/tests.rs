@@ -616,3 +616,33 @@ fn calls_that_wait_at_once_all_prove_the_work() {
         assert_eq!(proofs.collect::<Vec<_>>(), expected, "{what}");
     }
 }
+
+#[test]
+fn work_of_a_stream_that_captures_is_captured() {
+    const COPY: Step = (
+        "cuMemcpyHtoDAsync_v2",
+        &[DEVICE, PINNED, 8, STREAM],
+        (30, 31),
+        &[],
+    );
+    const BEGIN: Step = ("cuStreamBeginCapture_v2", &[STREAM, 1], (20, 21), &[]);
+    const END: Step = ("cuStreamEndCapture", &[STREAM, 0], (22, 23), &[]);
+    const ELSEWHERE: Step = ("cuStreamBeginCapture_v2", &[OTHER, 1], (20, 21), &[]);
+    let table: [(&[Step], bool); 4] = [
+        (&[COPY], false),
+        (&[BEGIN, COPY], true),
+        (&[ELSEWHERE, COPY], false),
+        (&[BEGIN, END, COPY], false),
+    ];
+    for (steps, expected) in table {
+        let trace = recorded(steps);
+        let mut writes = HostWrites::default();
+        let mut is_captured = false;
+        for call in trace.calls() {
+            writes.enter(&call);
+            is_captured = writes.is_captured(&call);
+            writes.apply(&call);
+        }
+        assert_eq!(is_captured, expected, "{steps:?}");
+    }
+}

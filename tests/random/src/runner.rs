@@ -32,7 +32,8 @@ pub enum Property {
     Checked,
     /// A replay has no divergence.
     Replayed,
-    /// Run again on the answers of the recording, it prints the same.
+    /// Run again on the answers of a cassette, it prints the same; of programs that show in calls what
+    /// they read.
     Played,
 }
 
@@ -93,6 +94,23 @@ impl Runner {
         }
     }
 
+    /// Writes programs: the command that runs them, what it prints, and what copies copy.
+    fn write(&self, programs: &[Program]) -> (Vec<String>, String, Vec<CopiedBytes>) {
+        let mut words = vec![text(&self.interpreter), text(&kernel())];
+        let mut printed = String::new();
+        let mut copied = Vec::new();
+        for (at, program) in programs.iter().enumerate() {
+            let path = self.folder.join(format!("{at}.txt"));
+            let (text_of, places) = program.text();
+            fs::write(&path, text_of).expect("the folder can be written");
+            words.push(text(&path));
+            let expected = expected(program).unwrap_or_else(|mistake| panic!("{mistake}"));
+            printed += &lines(&expected, &places);
+            copied.extend(expected.copies);
+        }
+        (words, printed + "EXIT-SUCCESS\n", copied)
+    }
+
     /// Runs programs in one process for each property, up to a last one.
     ///
     /// # Errors
@@ -106,19 +124,7 @@ impl Runner {
         schedules: &Schedules,
         last: Property,
     ) -> Result<(), Failure> {
-        let mut words = vec![text(&self.interpreter), text(&kernel())];
-        let mut printed = String::new();
-        let mut copied = Vec::new();
-        for (at, program) in programs.iter().enumerate() {
-            let path = self.folder.join(format!("{at}.txt"));
-            let (text_of, places) = program.text();
-            fs::write(&path, text_of).expect("the folder can be written");
-            words.push(text(&path));
-            let expected = expected(program).unwrap_or_else(|mistake| panic!("{mistake}"));
-            printed += &lines(&expected, &places);
-            copied.extend(expected.copies);
-        }
-        printed += "EXIT-SUCCESS\n";
+        let (words, printed, copied) = self.write(programs);
         // Work that waits for a call would wait for ever.
         let is_silent = programs.iter().any(Program::has_silent_waits);
         let own_schedule = match schedules.program.as_str() {
@@ -139,10 +145,13 @@ impl Runner {
             return Ok(());
         }
         let trace = self.trace();
-        let _ = fs::remove_file(&trace);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let output = with(&mut record(&trace, &[], &words), own_schedule);
-        expect_printed(Property::Recorded, &output, &printed)?;
+        let record = |options: &[&str], words: &[String], printed: &str| {
+            let _ = fs::remove_file(&trace);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = with(&mut record(&trace, options, &words), own_schedule);
+            expect_printed(Property::Recorded, &output, printed)
+        };
+        record(&[], &words, &printed)?;
         if last < Property::Bytes {
             return Ok(());
         }
@@ -166,6 +175,17 @@ impl Runner {
         if last < Property::Played {
             return Ok(());
         }
+        let programs: Vec<Program> = programs
+            .iter()
+            .filter(|program| !program.has_silent_waits())
+            .cloned()
+            .collect();
+        if programs.is_empty() {
+            return Ok(());
+        }
+        let (words, printed, _) = self.write(&programs);
+        record(&[], &words, &printed)?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let output = with(&mut play(&trace, &[], &words), &schedules.replay);
         expect_printed(Property::Played, &output, &printed)
     }

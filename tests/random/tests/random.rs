@@ -58,8 +58,7 @@ impl Options {
             limit: Duration::MAX,
             plants: 4,
             devices: None,
-            // `play` does not do them all yet (docs/play.md).
-            last: Property::Replayed,
+            last: Property::Played,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -130,11 +129,15 @@ fn main() -> ExitCode {
                 runner.run(std::slice::from_ref(program), &schedules, options.last)
             {
                 failed += 1;
-                println!(
-                    "{}: {:?}: {}",
-                    path.display(),
-                    failure.property,
-                    failure.message
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                let program = std::slice::from_ref(program);
+                keep(
+                    &runner.trace(),
+                    &options,
+                    &name,
+                    program,
+                    &schedules,
+                    &failure,
                 );
             }
         }
