@@ -7,14 +7,16 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use cutape_export::Error;
 use cutape_export::rows::{Rows, Sink};
 use cutape_export::tables::{JsonLines, ParquetFolder, TableSink};
 use cutape_export::timeline::{ChromeTrace, LARGEST_FILE, Perfetto, TimelineSink};
+use cutape_export::{Error, Replayed};
 use cutape_format::Trace;
 
 use self::chosen::Chosen;
+use crate::profile_file;
 use cutape_calls::{self, CallSet};
 use cutape_render::quantity::count;
 use cutape_symbols::Resolver;
@@ -52,10 +54,16 @@ pub(crate) struct Arguments {
     /// Also write the decoded arguments of every call (parquet, jsonl).
     #[arg(long)]
     arguments: bool,
+    /// Add when the GPU ran what calls enqueued, from a replay: what `cutape profile
+    /// --format json -o FILE` wrote of this trace. Timelines get the replay as a
+    /// process of its own.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    profile: Option<PathBuf>,
 }
 
 const EPILOGUE: &str = "\
-Times are those of the host: a trace does not show when the GPU ran something.
+Times are those of the host: a trace does not show when the GPU ran something;
+with --profile, a replay does.
 Files of parquet and jsonl name their columns; DuckDB shows them:
   DESCRIBE SELECT * FROM 'app.parquet/calls/*.parquet'";
 
@@ -80,6 +88,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "--arguments: a timeline has no arguments; use it with --format parquet or jsonl",
         ));
     }
+    if arguments.profile.is_some() && arguments.trace.is_dir() {
+        return Err(Failure::unusable(
+            "--profile: a profile is of one trace; name that trace instead of a folder",
+        ));
+    }
+    let profile = arguments.profile.as_deref().map(profile_file::read);
+    let replayed = profile.transpose()?.map(Replayed::new).map(Arc::new);
     let traces = match arguments.trace.is_dir() {
         true => input::traces_of(&arguments.trace)?,
         false => vec![arguments.trace],
@@ -95,6 +110,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let cannot = |error: io::Error| Failure::cannot_write(target, &error);
     let failed = |error: Error| match error {
         Error::Trace(error) => error.into(),
+        Error::OtherTrace(_) => Failure::unusable(format!("--profile: {error}")),
         Error::Write(error) => cannot(error),
     };
     let file = || Ok::<_, Failure>(BufWriter::new(File::create_new(&path).map_err(cannot)?));
@@ -107,30 +123,30 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let (calls, files) = match format {
         ExportFormat::Parquet => {
             let writer = ParquetFolder::new(folder.partial());
-            let mut sink = TableSink::new(writer, arguments.arguments);
+            let mut sink = TableSink::new(writer, arguments.arguments).with_replay(replayed);
             let calls = export.write(&mut sink)?;
-            sink.into_inner().finish().map_err(cannot)?;
+            sink.finish().map_err(failed)?.finish().map_err(cannot)?;
             (calls, None)
         }
         ExportFormat::Jsonl => {
             let writer = JsonLines::new(file()?).map_err(cannot)?;
-            let mut sink = TableSink::new(writer, arguments.arguments);
+            let mut sink = TableSink::new(writer, arguments.arguments).with_replay(replayed);
             let calls = export.write(&mut sink)?;
-            sink.into_inner().finish().map_err(cannot)?;
+            sink.finish().map_err(failed)?.finish().map_err(cannot)?;
             (calls, Some(vec![path.clone()]))
         }
         ExportFormat::Perfetto => {
             let writer = Perfetto::create(&path, LARGEST_FILE).map_err(cannot)?;
-            let mut sink = TimelineSink::new(writer);
+            let mut sink = TimelineSink::new(writer).with_replay(replayed);
             let calls = export.write(&mut sink)?;
-            let files = sink.into_inner().finish().map_err(cannot)?;
+            let files = sink.finish().map_err(failed)?.finish().map_err(cannot)?;
             (calls, Some(files))
         }
         ExportFormat::Chrome => {
             let writer = ChromeTrace::new(file()?).map_err(cannot)?;
-            let mut sink = TimelineSink::new(writer);
+            let mut sink = TimelineSink::new(writer).with_replay(replayed);
             let calls = export.write(&mut sink)?;
-            sink.into_inner().finish().map_err(cannot)?;
+            sink.finish().map_err(failed)?.finish().map_err(cannot)?;
             (calls, Some(vec![path.clone()]))
         }
     };

@@ -42,6 +42,7 @@ mod option_kind;
 mod pack;
 mod play;
 mod profile;
+mod profile_file;
 #[cfg(test)]
 mod python_options;
 mod race;

@@ -11,6 +11,7 @@ use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
 use cutape_measure::Benchmark;
+use cutape_profile::Profile;
 use cutape_render::quantity;
 use cutape_replay::Skipped;
 use cutape_report::{Added, Collector, Report};
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::check::{Choice, FindingFilter};
+use crate::profile_file;
 use cutape_symbols::Resolver;
 use cutape_symbols::SymbolContext;
 use cutape_terminal::failure::Failure;
@@ -49,6 +51,10 @@ pub(crate) struct Arguments {
     /// Show this answer beside the trace: what `cutape why --report FILE` wrote.
     #[arg(long, value_name = "FILE")]
     why: Option<PathBuf>,
+    /// Show this profile beside the trace: what `cutape profile --format json -o FILE`
+    /// wrote.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    profile: Option<PathBuf>,
     /// Leave out findings that this file lists, as in `check`.
     #[arg(long, value_name = "FILE")]
     suppress: Option<PathBuf>,
@@ -79,8 +85,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         replay: replay.transpose()?,
         bench: bench.transpose()?,
         why: why.transpose()?,
+        profile: arguments
+            .profile
+            .as_deref()
+            .map(profile_file::read)
+            .transpose()?,
     };
     let trace = input::open_for_walk(&arguments.trace)?;
+    if let Some(profile) = &others.profile {
+        profile_file::expect_of(profile, &trace)?;
+    }
     let report = report_of(&trace, &arguments, others)?;
     let bytes = arguments.overwrite.write(&target, |path| {
         write(&report, path).map_err(|error| Failure::cannot_write(&target, &error))
@@ -106,6 +120,7 @@ struct Others {
     replay: Option<Value>,
     bench: Option<Value>,
     why: Option<Value>,
+    profile: Option<Profile>,
 }
 
 /// What the page reads of the report of `bench`.
@@ -188,6 +203,7 @@ fn report_of(trace: &Trace, arguments: &Arguments, others: Others) -> Result<Rep
         replay: others.replay,
         bench: others.bench,
         why: others.why,
+        profile: others.profile,
     };
     Ok(Report::new(rows, added))
 }

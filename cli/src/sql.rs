@@ -204,17 +204,20 @@ fn read<W: TableWriter>(
     arguments: bool,
 ) -> Result<W, Failure> {
     let mut sink = TableSink::new(writer, arguments);
+    let failed = |error| match error {
+        Error::Trace(error) => error.into(),
+        Error::Write(error) => cannot_keep(error),
+        // There is no profile.
+        Error::OtherTrace(_) => Failure::unusable(error),
+    };
     let export = Export {
         traces,
         set: None,
         with_findings: tables.iter().any(|&table| TABLES[table].name == "findings"),
-        failed: &|error| match error {
-            Error::Trace(error) => error.into(),
-            Error::Write(error) => cannot_keep(error),
-        },
+        failed: &failed,
     };
     export.write(&mut sink)?;
-    Ok(sink.into_inner())
+    sink.finish().map_err(failed)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "maps errors")]

@@ -8,6 +8,9 @@ pub enum Error {
     /// The trace.
     #[error(transparent)]
     Trace(#[from] cutape_format::Error),
+    /// The profile is not of this trace.
+    #[error(transparent)]
+    OtherTrace(#[from] cutape_profile::OtherTrace),
     /// The output.
     #[error("{0}")]
     Write(io::Error),

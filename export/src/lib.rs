@@ -4,7 +4,7 @@
 //! waits, objects, memory, ranges, findings. Start with `rows/row.rs`, the columns.
 //!
 //! Invariant: a row says what the trace shows; what it does not show is `None`, never guessed.
-//! Times are those of the host. Memory is bounded by live objects and distinct handles, not by the
+//! Times are those of the host, but for what a [`Replayed`] adds. Memory is bounded by live objects and distinct handles, not by the
 //! length of the trace.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -13,8 +13,10 @@
 )]
 
 mod error;
+mod replayed;
 pub mod rows;
 pub mod tables;
 pub mod timeline;
 
 pub use error::Error;
+pub use replayed::Replayed;

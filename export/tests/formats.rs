@@ -2,15 +2,19 @@
 
 mod program;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cutape_export::Replayed;
 use cutape_export::rows::Rows;
 use cutape_export::tables::{
     JsonLines, OWN_COLUMNS, ParquetFolder, SCHEMA_VERSION, TABLES, TableSink, TableWriter,
 };
 use cutape_export::timeline::{ChromeTrace, TimelineSink};
 use cutape_format::Trace;
+use cutape_profile::{CallFacts, HostCall, Method, Profile, Run, Work, WorkKind};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::{Value, json};
@@ -28,7 +32,7 @@ fn write<W: TableWriter>(traces: &[Trace], writer: W) -> W {
     for trace in traces {
         Rows::of(trace).with_findings(trace).run(&mut sink).unwrap();
     }
-    sink.into_inner()
+    sink.finish().unwrap()
 }
 
 #[test]
@@ -181,7 +185,7 @@ fn chrome_trace() {
             .run(&mut sink)
             .unwrap();
     }
-    sink.into_inner().finish().unwrap();
+    sink.finish().unwrap().finish().unwrap();
     let all: Value = serde_json::from_slice(&bytes).unwrap();
     let events = all["traceEvents"].as_array().unwrap();
     let count = |key: &str, value: &str| {
@@ -205,4 +209,170 @@ fn chrome_trace() {
         let same = starts.iter().filter(|start| start["id"] == end["id"]);
         assert_eq!(same.count(), 1, "{end}");
     }
+}
+
+/// A profile of the program: its first launch is a kernel and a second piece of work beside it, its
+/// later launch a graph of two nodes.
+fn profile() -> Profile {
+    let work = |name: &str, begin: u64, end: u64, call: Option<u64>| Work {
+        name: name.into(),
+        begin_ns: begin,
+        end_ns: end,
+        call,
+        stream: 1,
+        ..Work::of(WorkKind::Kernel)
+    };
+    let node = |node, work| Work {
+        node: Some(node),
+        ..work
+    };
+    let host = |call, begin_ns, end_ns| HostCall {
+        call,
+        begin_ns,
+        end_ns,
+        taken_ns: None,
+        done_ns: None,
+    };
+    let facts = |function: &str, range: Option<&str>| CallFacts {
+        function: function.into(),
+        recorded_begin_ns: Some(500),
+        range: range.map(str::to_owned),
+        ..CallFacts::default()
+    };
+    let mut run = Run {
+        work: vec![
+            work("own", 5, 6, None),
+            work("saxp", 100, 400, Some(6)),
+            work("beside", 200, 300, Some(6)),
+            node(1, work("a", 500, 600, Some(8))),
+            node(2, work("b", 590, 700, Some(8))),
+        ],
+        host: vec![host(6, 40, 50), host(8, 60, 70)],
+        ..Run::default()
+    };
+    run.work[1].grid = Some([4, 1, 1]);
+    run.work[1].registers = Some(32);
+    Profile {
+        trace: "app".into(),
+        driver: "driver".into(),
+        method: Method::Events,
+        devices: Vec::new(),
+        streams: [(1, "stream#1".to_owned())].into(),
+        calls: [
+            (6, facts("cuLaunchKernel", Some("train/step"))),
+            (8, facts("cuLaunchKernel", None)),
+        ]
+        .into(),
+        runs: vec![run],
+        notes: BTreeMap::new(),
+    }
+}
+
+fn chrome_with_profile(profile: Profile) -> Result<Vec<Value>, cutape_export::Error> {
+    let mut bytes = Vec::new();
+    let replayed = Some(Arc::new(Replayed::new(profile)));
+    let writer = ChromeTrace::new(&mut bytes).unwrap();
+    let mut sink = TimelineSink::new(writer).with_replay(replayed);
+    Rows::of(&trace("one")).run(&mut sink)?;
+    sink.finish()?.finish().unwrap();
+    let all: Value = serde_json::from_slice(&bytes).unwrap();
+    Ok(all["traceEvents"].as_array().unwrap().clone())
+}
+
+#[test]
+fn timelines_show_a_replay_as_a_process() {
+    let events = chrome_with_profile(profile()).unwrap();
+    let process = |event: &Value| event["pid"].as_u64().unwrap() >= 1 << 22;
+    let replay: Vec<&Value> = events.iter().filter(|event| process(event)).collect();
+    let found = |key: &str, value: &str| {
+        let found = replay.iter().find(|event| event[key] == value);
+        *found.unwrap_or_else(|| panic!("no {key} {value} in {replay:#?}"))
+    };
+    // The axis begins where the recording entered the first replayed call: 500 - 40 ns.
+    let saxp = found("name", "saxp");
+    assert_eq!((&saxp["ts"], &saxp["dur"]), (&json!(0.56), &json!(0.3)));
+    assert_eq!(
+        saxp["args"],
+        json!({"call": 6, "grid": "4x1x1", "registers": 32, "range": "train/step"})
+    );
+    assert_eq!(found("cat", "range")["name"], "train/step");
+    // What overlaps is on a track of its own.
+    assert_ne!(saxp["tid"], found("name", "beside")["tid"]);
+    let graph = found("cat", "gpu-graph");
+    assert_eq!((&graph["ts"], &graph["dur"]), (&json!(0.96), &json!(0.2)));
+    assert_eq!(graph["args"], json!({"call": 8, "nodes": 2}));
+    let tracks = replay.iter().filter(|event| event["name"] == "thread_name");
+    let mut tracks: Vec<&str> = tracks
+        .map(|event| event["args"]["name"].as_str().unwrap())
+        .collect();
+    tracks.sort_unstable();
+    assert_eq!(
+        tracks,
+        [
+            "GPU 0: graphs, from first to last node",
+            "GPU 0: stream#1",
+            "GPU 0: stream#1 (at the same time, 2)",
+            "calls of thread 0, replayed",
+            "ranges of thread 0: calls in them",
+        ]
+    );
+    // From the call to each of its two pieces of work, and to the graph as a whole.
+    let flows = |phase: &str| {
+        let flows = replay.iter().filter(|event| event["ph"] == phase);
+        let mut ids: Vec<&str> = flows.map(|event| event["id"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(flows("s").len(), 3);
+    assert_eq!(flows("s"), flows("f"));
+    let mut other = profile();
+    other.calls.get_mut(&6).unwrap().function = "cuInit".into();
+    let why = chrome_with_profile(other).unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "the profile is of another trace: its call 6 is cuInit, the trace's cuLaunchKernel"
+    );
+}
+
+#[test]
+fn tables_have_gpu_times() {
+    let mut bytes = Vec::new();
+    let writer = JsonLines::new(&mut bytes).unwrap();
+    let replayed = Some(Arc::new(Replayed::new(profile())));
+    let mut sink = TableSink::new(writer, false).with_replay(replayed);
+    Rows::of(&trace("one")).run(&mut sink).unwrap();
+    sink.finish().unwrap().finish().unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let rows: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |table: &'static str| rows.iter().filter(move |row| row["table"] == table);
+    for call in of("calls") {
+        let expected = match call["call"].as_u64().unwrap() {
+            6 => [json!(100), json!(400)],
+            8 => [json!(500), json!(210)],
+            _ => [Value::Null, Value::Null],
+        };
+        assert_eq!(
+            [&call["gpu_begin_ns"], &call["gpu_ns"]],
+            [&expected[0], &expected[1]]
+        );
+    }
+    let work: Vec<_> = of("gpu_work")
+        .map(|row| {
+            (
+                &row["name"],
+                &row["call"],
+                &row["gpu_ns"],
+                &row["stream_name"],
+            )
+        })
+        .collect();
+    assert_eq!(work.len(), 5);
+    assert_eq!(
+        work[1],
+        (&json!("saxp"), &json!(6), &json!(300), &json!("stream#1"))
+    );
+    assert_eq!(work[0].1, &Value::Null, "the replay's own");
 }

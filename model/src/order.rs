@@ -66,6 +66,12 @@ impl Order {
         self.order.everything(self.number)
     }
 
+    /// The number of a stream's context, 0 if that is not known, and how the stream takes part in
+    /// the order of the context's legacy default stream.
+    pub fn context_and_kind(&self, stream: u32) -> (usize, StreamKind) {
+        self.order.context_and_kind(stream)
+    }
+
     /// The stream's later work waits for an event.
     pub fn wait(&mut self, stream: u32, clock: &Clock) {
         let now = (self.number, self.number);

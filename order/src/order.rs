@@ -32,7 +32,7 @@ pub enum Doubt {
 }
 
 /// How a stream takes part in the order of its context's legacy default stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamKind {
     /// Not at all.
     #[default]
@@ -183,6 +183,15 @@ impl<S: BuildHasher + Default> Order<S> {
         let mut known = self.by_handle.iter();
         let found = known.find(|&(_, &index)| Some(index) == context);
         found.map_or(0, |(&handle, _)| handle)
+    }
+
+    /// The number of a stream's context, 0 if that is not known, and how the stream takes part in
+    /// the order of the context's legacy default stream.
+    pub fn context_and_kind(&self, stream: u32) -> (usize, StreamKind) {
+        let state = self.streams.get(&stream);
+        state.map_or((UNKNOWN_CONTEXT, StreamKind::Unknown), |state| {
+            (state.context, state.kind)
+        })
     }
 
     /// The index of a context.

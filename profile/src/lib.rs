@@ -3,11 +3,13 @@
 //! A [`Profile`] is what was measured: kernels, copies and memsets with the times of the device,
 //! joined with the recorded calls, and the calls with the times of the host. [`Summary`] says what
 //! follows from it: `work` sums it up by kernel, `timeline` says when the device had work and what it
-//! waited for otherwise, `path` which chain bounds the time, `host` where the host waited. `text`
-//! puts the summary into words.
+//! waited for otherwise, `wall` what a replay as a whole took, `path` which chain bounds the time,
+//! `host` where the host waited. `text` puts the summary into words. `read` takes a profile back from
+//! its JSON.
 //!
 //! Invariant: the parts of a timeline add up to its wall time. Nothing is estimated: what was not
-//! measured is `None` or a note. No I/O, no unsafe code, no driver.
+//! measured is `None` or a note. What a profile's JSON says is not trusted. No I/O but a
+//! reader's, no unsafe code, no driver.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -17,6 +19,7 @@
 mod host;
 mod occupancy;
 mod path;
+mod read;
 mod record;
 mod statistics;
 mod summary;
@@ -24,13 +27,18 @@ mod summary;
 mod test_profile;
 mod text;
 mod timeline;
+mod wall;
 mod work;
 
 pub use host::HostStall;
 pub use occupancy::Occupancy;
-pub use path::{CriticalPath, Link, Share};
-pub use record::{CallFacts, Clocks, Device, HostCall, Method, Profile, Run, Work, WorkKind};
+pub use path::{CriticalPath, Link, RangeShare, Share};
+pub use read::ReadError;
+pub use record::{
+    CallFacts, Clocks, Device, HostCall, Method, OtherTrace, Profile, Run, Work, WorkKind,
+};
 pub use statistics::Spread;
 pub use summary::Summary;
 pub use timeline::{StreamUse, Stretch, Timeline};
+pub use wall::Wall;
 pub use work::WorkRow;

@@ -7,7 +7,7 @@ use crate::record::{Device, Work};
 /// Registers are given to a warp in units of 256, shared memory to a block in units of 128 bytes, and
 /// the system takes 1 KiB of shared memory for each block from compute capability 8.0 on (CUDA
 /// programming guide, technical specifications; CUDA occupancy calculator).
-const REGISTER_UNIT: u32 = 256;
+const REGISTER_UNIT: u64 = 256;
 const SHARED_UNIT: u64 = 128;
 const SYSTEM_SHARED: u64 = 1024;
 const WARP: u64 = 32;
@@ -25,7 +25,10 @@ pub struct Occupancy {
 impl Occupancy {
     /// Of a launch; `None` if the device or the kernel's needs are not known.
     pub fn of(work: &Work, device: &Device) -> Option<Self> {
-        let size = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).product::<u64>();
+        let size = |sizes: [u32; 3]| {
+            let sizes = sizes.into_iter().map(u64::from);
+            sizes.fold(1, u64::saturating_mul)
+        };
         let (blocks, threads) = (size(work.grid?), size(work.block?));
         let warps = threads.div_ceil(WARP);
         if warps == 0 || device.multiprocessors == 0 || device.warps == 0 {
@@ -34,7 +37,7 @@ impl Occupancy {
         let mut resident = u64::from(device.warps) / warps;
         resident = resident.min(u64::from(device.blocks));
         if let Some(registers) = work.registers.filter(|&registers| registers > 0) {
-            let of_warp = u64::from((registers * 32).div_ceil(REGISTER_UNIT) * REGISTER_UNIT);
+            let of_warp = (u64::from(registers) * WARP).next_multiple_of(REGISTER_UNIT);
             // A warp's registers are all in one of four parts of a multiprocessor.
             let held = u64::from(device.registers) / 4 / of_warp * 4;
             resident = resident.min(held / warps);
@@ -43,9 +46,9 @@ impl Occupancy {
             [major, _] if major >= 8 => SYSTEM_SHARED,
             _ => 0,
         };
-        let shared = work.shared_bytes.unwrap_or(0) + system;
+        let shared = work.shared_bytes.unwrap_or(0).saturating_add(system);
         if shared > 0 {
-            let of_block = shared.div_ceil(SHARED_UNIT) * SHARED_UNIT;
+            let of_block = shared.div_ceil(SHARED_UNIT).saturating_mul(SHARED_UNIT);
             resident = resident.min(u64::from(device.shared_bytes) / of_block);
         }
         if resident == 0 {

@@ -33,6 +33,18 @@ pub enum WorkKind {
     Graph,
 }
 
+impl WorkKind {
+    /// The word for people and in data.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Copy => "copy",
+            Self::Memset => "memset",
+            Self::Graph => "graph",
+        }
+    }
+}
+
 /// A kernel, copy, memset or graph that a device ran. Times are in nanoseconds on the axis of its
 /// [`Run`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,6 +119,12 @@ pub struct HostCall {
     pub begin_ns: u64,
     /// When the driver returned.
     pub end_ns: u64,
+    /// When the replay took it up, which then brings memory and arguments into place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_ns: Option<u64>,
+    /// When the replay was done with it, having looked at what it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_ns: Option<u64>,
 }
 
 /// The clocks of a device while a replay ran, by NVML.
@@ -139,6 +157,14 @@ pub struct Run {
     pub not_timed: u64,
     /// Time that the tool itself took on the host, in nanoseconds.
     pub overhead_ns: u64,
+    /// From the start of the replaying process to the first call or work: it reads the trace, loads
+    /// the driver and the tool, and places memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ns: Option<u64>,
+    /// From the end of the last call or work to the end of the process: it takes over the tool's
+    /// records and hands them on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_ns: Option<u64>,
     /// The clocks meanwhile; `None` without NVML.
     pub clocks: Option<Clocks>,
 }
@@ -197,9 +223,14 @@ pub struct CallFacts {
     /// The host waits in it for work.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_wait: bool,
-    /// Calls whose work on other streams comes before its own, by events.
+    /// Calls whose work on other streams comes before its own: by events, and by the order of the
+    /// legacy default stream.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<u64>,
+    /// The call by which its stream calls a function of the host before its work, and after other
+    /// work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_function: Option<u64>,
 }
 
 /// What was measured of a trace.
@@ -223,10 +254,41 @@ pub struct Profile {
     pub notes: BTreeMap<String, u64>,
 }
 
+/// The profile is not of this trace: why.
+#[derive(Debug, thiserror::Error)]
+#[error("the profile is of another trace: {0}")]
+pub struct OtherTrace(String);
+
 impl Profile {
+    /// The number of the replay with the median time, which tables about one replay are of; 0 if
+    /// there is none.
+    pub fn median_run(&self) -> usize {
+        let wall = |run: &Run| {
+            let (begin, end) = run.span();
+            end - begin
+        };
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        order.sort_by_key(|&number| self.runs.get(number).map(wall));
+        order.get(order.len() / 2).copied().unwrap_or(0)
+    }
+
     /// The function of a call.
     pub fn function(&self, call: u64) -> &str {
         self.calls.get(&call).map_or("?", |facts| &facts.function)
+    }
+
+    /// Whether it can be of a trace in which this call is of this function.
+    ///
+    /// # Errors
+    /// That it is of another trace.
+    pub fn expect(&self, call: u64, function: &str) -> Result<(), OtherTrace> {
+        match self.calls.get(&call) {
+            Some(facts) if facts.function != function => Err(OtherTrace(format!(
+                "its call {call} is {}, the trace's {function}",
+                facts.function
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// A stream as the trace names it.

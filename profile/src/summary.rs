@@ -7,6 +7,7 @@ use crate::path::CriticalPath;
 use crate::record::{Profile, Run};
 use crate::statistics::Spread;
 use crate::timeline::Timeline;
+use crate::wall::Wall;
 use crate::work::{WorkRow, rows};
 
 /// The tables of a profile. Where they are about one replay, it is the one with the median time.
@@ -18,6 +19,8 @@ pub struct Summary {
     pub wall_ns: Spread,
     /// The time in which a device had work, over the replays.
     pub busy_ns: Spread,
+    /// What the time of one of them is made up of.
+    pub wall: Wall,
     /// From the first recorded call to the last of those that the driver got, in the recording.
     pub recorded_wall_ns: Option<u64>,
     /// Kernels, copies and memsets of a replay without a recorded call.
@@ -39,15 +42,14 @@ impl Summary {
             let (begin, end) = run.span();
             end - begin
         };
-        let mut order: Vec<usize> = (0..profile.runs.len()).collect();
-        order.sort_by_key(|&number| profile.runs.get(number).map(wall));
-        let number = order.get(order.len() / 2).copied().unwrap_or(0);
+        let number = profile.median_run();
         let nothing = Run::default();
         let run = profile.runs.get(number).unwrap_or(&nothing);
         let timelines_of = |run: &Run| -> Vec<Timeline> {
             let devices = profile.devices.iter();
             devices
-                .filter_map(|device| Timeline::of(profile, run, device.ordinal))
+                .map(|device| Timeline::of(profile, run, Some(device.ordinal)))
+                .filter(|timeline| !timeline.streams.is_empty())
                 .collect()
         };
         let busy = profile.runs.iter().map(|run| {
@@ -70,6 +72,7 @@ impl Summary {
             run: number,
             wall_ns: Spread::of(profile.runs.iter().map(|run| wall(run) as f64)),
             busy_ns: Spread::of(busy),
+            wall: Wall::of(profile, run),
             recorded_wall_ns: begin.zip(end).map(|(begin, end)| end - begin),
             without_call: run.work.iter().filter(|work| work.call.is_none()).count() as u64,
             work: rows(profile),

@@ -37,6 +37,8 @@ pub(crate) fn host(call: u64, begin_ns: u64, end_ns: u64) -> HostCall {
         call,
         begin_ns,
         end_ns,
+        taken_ns: None,
+        done_ns: None,
     }
 }
 

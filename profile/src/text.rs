@@ -22,6 +22,7 @@ impl Summary {
     pub fn text(&self, profile: &Profile) -> String {
         let mut out = String::new();
         self.head(profile, &mut out);
+        self.wall_table(&mut out);
         self.work_table(&mut out);
         for timeline in &self.timelines {
             timeline_text(timeline, &mut out);
@@ -112,12 +113,32 @@ impl Summary {
             (run.not_timed, "calls have work without a time"),
             (
                 self.without_call,
-                "pieces of work are the replay's own: no recorded call enqueued them",
+                "of the kernels, copies and memsets are the replay's own: no recorded call enqueued \
+                 them",
             ),
         ] {
             if count > 0 {
                 line(out, format_args!("{count} {what}"));
             }
+        }
+    }
+
+    /// Not for a profile that knows nothing but the time between its calls: the devices' tables say
+    /// that.
+    fn wall_table(&self, out: &mut String) {
+        let wall = &self.wall;
+        if wall.start_ns == 0 && wall.finish_ns == 0 {
+            return;
+        }
+        let total = quantity::time(wall.total_ns);
+        line(
+            out,
+            format_args!("\nthe replay, from the start of its process to the end, {total}:"),
+        );
+        for (time, what) in wall.parts() {
+            let part = share(time as f64, wall.total_ns as f64);
+            let time = quantity::time(time);
+            line(out, format_args!("{part:>6} {time:>10}  {what}"));
         }
     }
 
@@ -209,6 +230,25 @@ impl Summary {
             );
         }
         rest(path.shares.len(), SHORT, out);
+        // Without ranges there is one row, of all calls.
+        if path.ranges.iter().all(|share| share.range.is_none()) {
+            return;
+        }
+        line(out, format_args!("\ncritical path by range:"));
+        for part in path.ranges.iter().take(SHORT) {
+            let range = part.range.as_deref().unwrap_or("(in no range)");
+            line(
+                out,
+                format_args!(
+                    "{:>6} {:>10}  {}, {} of it work of the GPU",
+                    share(part.total_ns as f64, path.wall_ns as f64),
+                    quantity::time(part.total_ns),
+                    without_middle(range, NAME),
+                    share(part.work_ns as f64, part.total_ns as f64),
+                ),
+            );
+        }
+        rest(path.ranges.len(), SHORT, out);
     }
 }
 

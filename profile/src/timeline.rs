@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::record::{HostCall, Profile, Run, Work, WorkKind};
 
 /// What the host does while no call is in the driver: the replay's own work, which in the program is
-/// the program's.
+/// the program's. Where the replay tells them apart, it brings memory and arguments into place before
+/// a call, and looks at what came back after it; what remains is reading the trace.
 pub(crate) const BETWEEN_CALLS: &str = "between calls";
+pub(crate) const BEFORE_A_CALL: &str = "between calls: what a call needs is put into place";
+pub(crate) const AFTER_A_CALL: &str = "between calls: what a call returned is taken over";
 
 /// The most stretches that are listed.
 const STRETCHES: usize = 10;
@@ -99,11 +102,12 @@ impl Union {
 }
 
 impl Timeline {
-    /// Of one device in a run; `None` if nothing ran on it.
-    pub(crate) fn of(profile: &Profile, run: &Run, device: u32) -> Option<Self> {
+    /// Of one device in a run; of all together for `None`.
+    pub(crate) fn of(profile: &Profile, run: &Run, device: Option<u32>) -> Self {
         let (begin, end) = run.span();
+        let of_device = |work: &&Work| device.is_none_or(|device| work.device == device);
         let mut timeline = Self {
-            device,
+            device: device.unwrap_or(0),
             wall_ns: end - begin,
             ..Self::default()
         };
@@ -115,9 +119,7 @@ impl Timeline {
         let (mut kernels, mut copies) = (Union::default(), Union::default());
         let mut streams: BTreeMap<u32, (StreamUse, Union)> = BTreeMap::new();
         let mut stretch = Stretch::default();
-        let mut is_used = false;
-        for work in run.work.iter().filter(|work| work.device == device) {
-            is_used = true;
+        for work in run.work.iter().filter(of_device) {
             let gap = all.add(work.begin_ns, work.end_ns);
             if let Some(gap) = gap {
                 let call = work.call.and_then(|call| calls.by_index.get(&call));
@@ -143,7 +145,7 @@ impl Timeline {
         timeline.add_idle(profile, &calls, (last.min(end), end), None);
         timeline.busy_ns = all.total;
         (timeline.kernel_ns, timeline.copy_ns) = (kernels.total, copies.total);
-        timeline.overlap_ns = overlap(run.work.iter().filter(|work| work.device == device));
+        timeline.overlap_ns = overlap(run.work.iter().filter(of_device));
         timeline.streams = streams
             .into_iter()
             .map(|(number, (stream, union))| StreamUse {
@@ -157,7 +159,7 @@ impl Timeline {
             .stretches
             .sort_by_key(|stretch| std::cmp::Reverse(stretch.idle_ns));
         timeline.stretches.truncate(STRETCHES);
-        is_used.then_some(timeline)
+        timeline
     }
 
     /// Nothing ran in a gap; the work after it is of `call`.
@@ -186,13 +188,15 @@ impl Timeline {
             }
         };
         let mut covered = from;
-        for other in calls.within(from, entered) {
-            let begin = other.begin_ns.max(covered);
-            let end = other.end_ns.min(entered);
-            add(BETWEEN_CALLS, begin.min(entered) - covered);
-            covered = covered.max(begin.min(entered));
-            add(profile.function(other.call), end.saturating_sub(covered));
-            covered = covered.max(end);
+        for part in calls.within(from, entered) {
+            if covered >= entered {
+                break;
+            }
+            let begin = part.begin.clamp(covered, entered);
+            let end = part.end.clamp(begin, entered);
+            add(BETWEEN_CALLS, begin - covered);
+            add(part.name(profile), end - begin);
+            covered = end;
         }
         add(BETWEEN_CALLS, entered - covered);
     }
@@ -252,34 +256,76 @@ fn overlap<'a>(work: impl Iterator<Item = &'a Work>) -> u64 {
     total
 }
 
+/// What the host did in a time.
+#[derive(Clone, Copy, Debug)]
+struct HostPart {
+    begin: u64,
+    end: u64,
+    doing: Doing,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    Before,
+    Call(u64),
+    After,
+}
+
+impl HostPart {
+    fn name<'p>(&self, profile: &'p Profile) -> &'p str {
+        match self.doing {
+            Doing::Before => BEFORE_A_CALL,
+            Doing::Call(call) => profile.function(call),
+            Doing::After => AFTER_A_CALL,
+        }
+    }
+}
+
 /// The calls of a run, by index and by time.
 #[derive(Debug)]
 pub(crate) struct HostCalls<'a> {
     /// In order of their begins.
     pub(crate) all: &'a [HostCall],
     pub(crate) by_index: FxHashMap<u64, &'a HostCall>,
-    /// The latest end of each call and those before it.
+    /// What the host did before, in and after calls, in order of begins.
+    parts: Vec<HostPart>,
+    /// The latest end of each part and those before it.
     latest: Vec<u64>,
 }
 
 impl<'a> HostCalls<'a> {
     pub(crate) fn of(run: &'a Run) -> Self {
-        let ends = run.host.iter().scan(0, |latest: &mut u64, call| {
-            *latest = (*latest).max(call.end_ns);
+        let mut parts = Vec::with_capacity(3 * run.host.len());
+        for call in &run.host {
+            let (taken, done) = (call.taken_ns, call.done_ns);
+            for (begin, end, doing) in [
+                (taken.unwrap_or(call.begin_ns), call.begin_ns, Doing::Before),
+                (call.begin_ns, call.end_ns, Doing::Call(call.call)),
+                (call.end_ns, done.unwrap_or(call.end_ns), Doing::After),
+            ] {
+                if begin < end {
+                    parts.push(HostPart { begin, end, doing });
+                }
+            }
+        }
+        parts.sort_by_key(|part| part.begin);
+        let ends = parts.iter().scan(0, |latest: &mut u64, part| {
+            *latest = (*latest).max(part.end);
             Some(*latest)
         });
         Self {
             all: &run.host,
             by_index: run.host.iter().map(|call| (call.call, call)).collect(),
             latest: ends.collect(),
+            parts,
         }
     }
 
-    /// Those that may overlap a time.
-    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &'a HostCall> + use<'a> {
+    /// What the host did that may overlap a time.
+    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &HostPart> {
         let first = self.latest.partition_point(|&latest| latest <= from);
-        let last = self.all.partition_point(|call| call.begin_ns < to);
-        self.all.get(first..last).unwrap_or_default().iter()
+        let last = self.parts.partition_point(|part| part.begin < to);
+        self.parts.get(first..last).unwrap_or_default().iter()
     }
 }
 
@@ -290,7 +336,7 @@ mod tests {
 
     fn timeline(work: Vec<Work>, calls: Vec<HostCall>) -> Timeline {
         let profile = profile(work, calls, &[9]);
-        let timeline = Timeline::of(&profile, &profile.runs[0], 0).unwrap();
+        let timeline = Timeline::of(&profile, &profile.runs[0], Some(0));
         let parts = [
             timeline.busy_ns,
             timeline.idle_host_ns,
@@ -331,6 +377,24 @@ mod tests {
             ("cuLaunchKernel".to_owned(), 40),
         ]);
         assert_eq!(known.idle_host_in, in_calls);
+    }
+
+    /// What the replay does before and after a call has a name of its own.
+    #[test]
+    fn the_replays_own_work() {
+        let mut call = host(1, 100, 130);
+        (call.taken_ns, call.done_ns) = (Some(80), Some(145));
+        let known = timeline(
+            vec![kernel("b", 2, 200, 300)],
+            vec![host(0, 0, 40), call, host(2, 190, 195)],
+        );
+        let expected = BTreeMap::from([
+            (BETWEEN_CALLS.to_owned(), 40 + 45),
+            (BEFORE_A_CALL.to_owned(), 20),
+            (AFTER_A_CALL.to_owned(), 15),
+            ("cuLaunchKernel".to_owned(), 40 + 30),
+        ]);
+        assert_eq!(known.idle_host_in, expected);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::calls::traits::{self, CaptureStep};
 use crate::digests;
 use crate::error::Error;
 use crate::measure::timing::Measure;
+use crate::measure::tracer::Tracer;
 use crate::objects::skip::{Skip, skip};
 use crate::observe::act;
 use crate::overrides;
@@ -39,6 +40,9 @@ fn current(player: &Player<'_>, decoded: &Decoded<'_>) -> Current {
 /// A call is taken up.
 #[inline]
 pub(crate) fn begin(player: &mut Player<'_>, decoded: &Decoded<'_>) {
+    if let Some(Tracer(tracer)) = &player.options.tracer {
+        tracer.takes_up();
+    }
     let position = &player.issuer.position;
     position.call.store(decoded.call.index, Ordering::Relaxed);
     player.current = current(player, decoded);
@@ -59,6 +63,9 @@ pub(crate) fn end(player: &mut Player<'_>, call: &Call<'_>) {
         && let Some(measure) = &mut player.issuer.measure
     {
         measure.end(call.index, Measure::returned_at(call));
+    }
+    if let Some(Tracer(tracer)) = &player.options.tracer {
+        tracer.is_done();
     }
 }
 

@@ -5,11 +5,13 @@ use std::io::{self, Write};
 
 use cutape_analyzer::{Finding, FindingKey};
 use cutape_model::MemoryKind;
+use cutape_profile::Profile;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::call_kind::CallKind;
 use crate::columns::{Columns, Entry};
+use crate::gpu::GpuFacts;
 use crate::page::{self, Part};
 
 /// What is not in the rows of a trace.
@@ -29,6 +31,8 @@ pub struct Added {
     pub bench: Option<Value>,
     /// What `cutape why --report` wrote.
     pub why: Option<Value>,
+    /// What `cutape profile --format json` wrote of this trace.
+    pub profile: Option<Profile>,
 }
 
 /// The rows of a trace.
@@ -144,13 +148,17 @@ struct Facts {
     replay: Option<Value>,
     bench: Option<Value>,
     why: Option<Value>,
+    gpu: Option<GpuFacts>,
     columns: Vec<Entry>,
 }
 
 impl Report {
     /// Joins the rows of a trace with what others know about it.
     pub fn new(rows: Collected, added: Added) -> Self {
-        let columns = rows.columns;
+        let mut columns = rows.columns;
+        let gpu = added
+            .profile
+            .map(|profile| GpuFacts::of(profile, &mut columns));
         let memory_kinds = MemoryKind::ALL.map(|kind| KindOfMemory {
             key: kind.key(),
             name: kind.name(),
@@ -166,6 +174,7 @@ impl Report {
             replay: added.replay,
             bench: added.bench,
             why: added.why,
+            gpu,
             columns: columns.directory,
         };
         Self {

@@ -21,6 +21,7 @@ mod columns;
 mod completion;
 mod dictionary;
 mod facts;
+mod gpu;
 mod page;
 mod range_rows;
 pub mod summary;

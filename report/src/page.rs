@@ -18,7 +18,7 @@ const STYLES: [&str; 4] = [
 ];
 
 /// What a script uses when the page is read comes before it.
-const SCRIPTS: [&str; 29] = [
+const SCRIPTS: [&str; 31] = [
     include_str!("../page/script/data.js"),
     include_str!("../page/script/quantity.js"),
     include_str!("../page/script/element.js"),
@@ -34,12 +34,14 @@ const SCRIPTS: [&str; 29] = [
     include_str!("../page/script/timeline_controls.js"),
     include_str!("../page/script/timeline_details.js"),
     include_str!("../page/script/timeline.js"),
+    include_str!("../page/script/gpu_timeline.js"),
     include_str!("../page/script/table.js"),
     include_str!("../page/script/why_view.js"),
     include_str!("../page/script/findings.js"),
     include_str!("../page/script/summary_view.js"),
     include_str!("../page/script/calls_view.js"),
     include_str!("../page/script/kernels_view.js"),
+    include_str!("../page/script/gpu_view.js"),
     include_str!("../page/script/memory_view.js"),
     include_str!("../page/script/object_views.js"),
     include_str!("../page/script/replay_view.js"),

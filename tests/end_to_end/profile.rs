@@ -18,6 +18,10 @@ cutape_tests::tests![
     events_of_captured_and_per_thread_work,
     what_cupti_cannot_do_is_said,
     text_and_files,
+    order_of_the_legacy_default_stream,
+    functions_of_the_host_come_between_work,
+    exports_have_gpu_times,
+    what_is_no_profile_is_refused,
 ];
 
 fn trace_of(folder: &Path, program: &str) -> PathBuf {
@@ -154,8 +158,15 @@ fn records_are_joined_with_calls(_: &Path) {
         .sum();
     assert_eq!(sum, timeline["wall_ns"].as_u64().unwrap());
     let path = &summary["critical_path"];
-    let sum: u64 = numbers(&path["shares"], "total_ns").iter().sum();
-    assert_eq!(sum, path["wall_ns"].as_u64().unwrap());
+    for parts in ["shares", "ranges"] {
+        let sum: u64 = numbers(&path[parts], "total_ns").iter().sum();
+        assert_eq!(sum, path["wall_ns"].as_u64().unwrap(), "{parts}");
+    }
+    let wall = summary["wall"].as_object().unwrap();
+    let sum = wall.values().map(|part| part.as_u64().unwrap());
+    assert_eq!(sum.sum::<u64>(), 2 * wall["total_ns"].as_u64().unwrap());
+    assert!(wall["start_ns"].as_u64() > Some(0) && wall["finish_ns"].as_u64() > Some(0));
+    assert!(wall["before_calls_ns"].as_u64() > Some(0));
     let stalls = &summary["stalls"];
     let functions: Vec<_> = stalls
         .as_array()
@@ -313,4 +324,155 @@ fn text_and_files(folder: &Path) {
     assert_eq!(output.stdout, "");
     let document: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(document["runs"][0]["work"][0]["call"], launch);
+}
+
+/// What a profile says that the work of a call comes after.
+fn needs(document: &Value, call: u64) -> Vec<u64> {
+    let needs = document["calls"][call.to_string()]["needs"].as_array();
+    let needs = needs.into_iter().flatten();
+    needs.map(|call| call.as_u64().unwrap()).collect()
+}
+
+/// Work of a blocking stream, and of a thread's default stream, comes after what the legacy default
+/// stream had before.
+fn order_of_the_legacy_default_stream(folder: &Path) {
+    let document = json(&profile(trace(), &["--format", "json"], ""));
+    let launches = calls(trace(), &["cuLaunchKernel"]);
+    let copies = calls(trace(), &["cuMemcpyHtoD_v2"]);
+    // On stream#1, the first after a copy by the default stream.
+    assert_eq!(needs(&document, launches[2]), [*copies.last().unwrap()]);
+    assert_eq!(needs(&document, launches[3]), [0; 0]);
+    assert_eq!(needs(&document, launches[0]), [0; 0]);
+    let trace = trace_of(folder, "clean/per_thread_stream");
+    let document = json(&profile(
+        &trace,
+        &["--format", "json", "--cupti", "none"],
+        "",
+    ));
+    let copy = *calls(&trace, &["cuMemcpyHtoD_v2_ptds"]).last().unwrap();
+    let work = document["runs"][0]["work"].as_array().unwrap().iter();
+    let legacy =
+        work.filter(|work| document["streams"][work["stream"].to_string()] == "default stream");
+    let legacy = legacy.map(|work| work["call"].as_u64().unwrap());
+    let before = legacy.filter(|call| *call < copy).max().unwrap();
+    assert_eq!(needs(&document, copy), [before]);
+}
+
+fn functions_of_the_host_come_between_work(folder: &Path) {
+    let trace = trace_of(folder, "clean/host_functions");
+    let document = json(&profile(
+        &trace,
+        &["--format", "json", "--cupti", "none"],
+        "",
+    ));
+    let all = document["calls"].as_object().unwrap().values();
+    let functions = all.filter_map(|facts| facts["host_function"].as_u64());
+    let functions: Vec<u64> = functions.collect();
+    assert!(!functions.is_empty());
+    let known = calls(&trace, &["cuLaunchHostFunc", "cuStreamAddCallback"]);
+    for call in functions {
+        assert!(known.contains(&call), "{call} is not in {known:?}");
+    }
+}
+
+/// A profile in a file, of the trace of these tests.
+fn profile_file(folder: &Path, plan: &str) -> PathBuf {
+    let file = folder.join("profile.json");
+    let options = ["--format", "json", "-o", file.to_str().unwrap()];
+    profile(trace(), &options, plan).assert_code(0);
+    file
+}
+
+fn export(folder: &Path, profile: &Path, format: &str, name: &str) -> (Output, PathBuf) {
+    let target = folder.join(name);
+    let mut command = parts().cutape(&[&"export", &trace(), &"--format", &format, &"-o", &target]);
+    (run(command.arg("--profile").arg(profile)), target)
+}
+
+fn exports_have_gpu_times(folder: &Path) {
+    let launch = calls(trace(), &["cuLaunchKernel"])[0];
+    let file = profile_file(folder, &format!("{launch}:kernel:1000:3000:7"));
+    let (output, target) = export(folder, &file, "jsonl", "lines");
+    output.assert_code(0);
+    let text = fs::read_to_string(target).unwrap();
+    let rows = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let rows: Vec<Value> = rows.filter(|row| row["gpu_ns"] == 2000).collect();
+    let of: Vec<_> = rows
+        .iter()
+        .map(|row| (&row["table"], &row["call"]))
+        .collect();
+    let call = launch.into();
+    assert_eq!(of, [(&"calls".into(), &call), (&"gpu_work".into(), &call)]);
+    // Only the work of chosen calls.
+    let target = folder.join("chosen");
+    let mut command = parts().cutape(&[&"export", &trace(), &"--format", &"jsonl", &"-o", &target]);
+    command.args(["--calls", "0", "--profile"]);
+    run(command.arg(&file)).assert_code(0);
+    let text = fs::read_to_string(target).unwrap();
+    assert!(
+        text.contains("cuInit") && !text.contains("gpu_work"),
+        "{text}"
+    );
+    let (output, target) = export(folder, &file, "chrome", "chrome.json");
+    output.assert_code(0);
+    let document: Value = serde_json::from_str(&fs::read_to_string(target).unwrap()).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let kernel = events
+        .iter()
+        .find(|event| event["cat"] == "gpu-kernel")
+        .unwrap();
+    assert_eq!(
+        (&kernel["args"]["call"], &kernel["dur"]),
+        (&call, &2.0.into())
+    );
+    for (format, name) in [("parquet", "tables"), ("perfetto", "timeline")] {
+        let (output, _) = export(folder, &file, format, name);
+        output.assert_code(0);
+    }
+    assert!(folder.join("tables/gpu_work").is_dir());
+    let bytes = fs::read(folder.join("timeline")).unwrap();
+    let text = b"GPU 0: default stream";
+    assert!(bytes.windows(text.len()).any(|part| part == text));
+}
+
+fn what_is_no_profile_is_refused(folder: &Path) {
+    let launch = calls(trace(), &["cuLaunchKernel"])[0];
+    let file = profile_file(folder, &format!("{launch}:kernel:1000:3000:7"));
+    let valid: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let mut other = valid.clone();
+    other["calls"]["0"]["function"] = "cuCtxDestroy_v2".into();
+    let mut reversed = valid;
+    reversed["runs"][0]["work"][0]["begin_ns"] = 3.into();
+    reversed["runs"][0]["work"][0]["end_ns"] = 1.into();
+    let changed = folder.join("changed.json");
+    for (text, why) in [
+        (
+            other.to_string(),
+            "--profile: the profile is of another trace: its call 0 is",
+        ),
+        (reversed.to_string(), "something ends at 1, begins at 3"),
+        ("{}".to_owned(), "it is no profile: missing field"),
+        (
+            format!("{{\"x\":{}", "[".repeat(100_000)),
+            "it is no profile: EOF while parsing",
+        ),
+    ] {
+        fs::write(&changed, text).unwrap();
+        let (output, target) = export(folder, &changed, "jsonl", "refused");
+        output.assert_code(2);
+        assert!(output.stderr.contains(why), "{}", output.describe());
+        assert!(!target.exists());
+        let page = folder.join("page.html");
+        let mut command = parts().cutape(&[&"report", &trace(), &"-o", &page]);
+        let output = run(command.arg("--profile").arg(&changed));
+        output.assert_code(2);
+        assert!(output.stderr.contains(why), "{}", output.describe());
+    }
+    let mut command = parts().cutape(&[&"export", &folder, &"--format", &"jsonl", &"-o", &"x"]);
+    let output = run(command.arg("--profile").arg(&file));
+    output.assert_code(2);
+    let why = "a profile is of one trace";
+    assert!(output.stderr.contains(why), "{}", output.describe());
 }

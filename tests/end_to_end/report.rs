@@ -18,6 +18,7 @@ cutape_tests::tests![
     the_mouse_selects_and_zooms,
     names_of_a_trace_stay_text,
     reports_of_replays_and_measurements_are_shown,
+    gpu_time_of_a_profile_is_shown,
     who_wrote_memory_is_asked_and_shown,
     the_theme_follows_the_system_and_the_key,
     narrow_windows_need_no_scrolling_sideways,
@@ -607,6 +608,68 @@ fn reports_of_replays_and_measurements_are_shown(folder: &Path) -> Verdict {
         let name = benchmark["name"].as_str().unwrap();
         assert!(rows.iter().any(|row| row[1] == name), "{name}: {rows:#?}");
     }
+    expect_no_problems(&browser);
+    Verdict::Passed
+}
+
+/// What a profile of the null driver has, by events around work.
+fn profiled(trace: &Path) -> (PathBuf, Value) {
+    let file = trace.with_extension("profile.json");
+    let mut command = parts().cutape(&[&"profile", &trace, &"--driver", &"null"]);
+    command.args(["--format", "json", "--cupti", "none", "-o"]);
+    run(command.arg(&file)).assert_code(0);
+    let document = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    (file, document)
+}
+
+fn gpu_time_of_a_profile_is_shown(folder: &Path) -> Verdict {
+    let mut browser = match browser(folder) {
+        Ok(browser) => browser,
+        Err(ignored) => return ignored,
+    };
+    let trace = trace(folder, "clean/nvtx_ranges");
+    let (file, document) = profiled(&trace);
+    let page = page(&trace, &["--profile", file.to_str().unwrap()]);
+    let summary = &document["summary"];
+    for is_dark in [false, true] {
+        browser.set_window(1440, 1800, is_dark);
+        browser.open(&page, READY);
+        show(&mut browser, "gpu");
+        assert_eq!(browser.text("h1"), "GPU time");
+        assert!(browser.text(".legend").contains("the GPU had work"));
+    }
+    for (caption, rows) in [
+        ("Busiest work", &summary["work"]),
+        ("Critical path", &summary["critical_path"]["shares"]),
+        (
+            "Critical path by range",
+            &summary["critical_path"]["ranges"],
+        ),
+        ("Streams on the GPU", &summary["timelines"][0]["streams"]),
+        ("Host waits", &summary["stalls"]),
+    ] {
+        let shown = table(&mut browser, caption);
+        assert_eq!(shown.len(), rows.as_array().unwrap().len(), "{caption}");
+    }
+    // The timeline has work and calls of the replay: keys go through them.
+    let press = |browser: &mut Browser, key: &str| {
+        browser.evaluate(&format!(
+            "document.querySelector('.gpu-timeline .tracks canvas').dispatchEvent(\
+             new KeyboardEvent('keydown', {{ key: {key:?}, bubbles: true }}))"
+        ));
+    };
+    press(&mut browser, "]");
+    let details = browser.text(".gpu-timeline .details");
+    assert!(details.contains("recorded as"), "{details}");
+    press(&mut browser, "]");
+    assert_ne!(browser.text(".gpu-timeline .details"), details);
+    show(&mut browser, "summary");
+    show(&mut browser, "gpu");
+    browser.set_window(360, 800, false);
+    let wide = browser.evaluate(
+        "document.querySelector('main').scrollWidth - document.querySelector('main').clientWidth",
+    );
+    assert_eq!(wide, Value::from(0));
     expect_no_problems(&browser);
     Verdict::Passed
 }

@@ -55,9 +55,21 @@ def of_replay(document):
     return [grouped((row["kind"], row["end_ns"] - row["begin_ns"], row) for row in one["work"]) for one in document["runs"]]
 
 
-def share(timeline):
-    parts = ["busy_ns", "idle_host_ns", "idle_launch_ns", "idle_device_ns"]
-    return sum(timeline[part] for part in parts) / max(timeline["wall_ns"], 1)
+def wall(document):
+    """The parts of a replay's wall time in ms, and how much of it is in a part that says what it was."""
+    parts = dict(document["summary"]["wall"])
+    total = max(parts.pop("total_ns"), 1)
+    assert sum(parts.values()) == total, parts
+    text = ", ".join(f"{name.removesuffix('_ns')} {time / 1e6:.2f}" for name, time in parts.items())
+    return f"{(1 - parts['between_ns'] / total) * 100:.2f} % of {total / 1e6:.2f} ms: {text}"
+
+
+def read_by_others(cutape, trace, profile, log):
+    """The page and the timeline with the profile, to be looked at."""
+    page, timeline = trace.with_suffix(".html"), trace.with_suffix(".perfetto-trace")
+    run([cutape, "report", str(trace), "--overwrite", "--profile", str(profile), "-o", str(page)], log)
+    words = ["export", str(trace), "--overwrite", "--format", "perfetto", "--profile", str(profile)]
+    run([cutape, *words, "-o", str(timeline)], log)
 
 
 def compare(name, package, results, cupti):
@@ -81,6 +93,7 @@ def compare(name, package, results, cupti):
                 originals[key].append(statistics.median(there))
                 differences[key].append(statistics.median(here) - statistics.median(there))
     (folder / "profile.json").write_text(json.dumps(document))
+    read_by_others(cutape, trace, folder / "profile.json", log)
     bad = []
     worst = 0.0
     for key, values in differences.items():
@@ -91,9 +104,9 @@ def compare(name, package, results, cupti):
     other = [f"{key}: {sorted(count)}" for key, count in counts.items() if key[0] == "kernel" and any(a != b for a, b in count)]
     last = document["runs"][0]
     with_call = sum("call" in row for row in last["work"])
-    explained = [f"{share(timeline) * 100:.2f}" for timeline in document["summary"]["timelines"]]
     kernels = sum(row["kind"] == "kernel" for row in last["work"])
-    print(f"{name:<18}{len(differences):>8}{kernels:>9}{with_call:>9}/{len(last['work'])}{' ':>3}{worst:>9.0f}{len(bad):>6}{len(other):>7}   {' '.join(explained)} %  lost {last['lost']}, overhead {last['overhead_ns'] / 1e6:.1f} ms", flush=True)
+    print(f"{name:<18}{len(differences):>8}{kernels:>9}{with_call:>9}/{len(last['work'])}{' ':>3}{worst:>9.0f}{len(bad):>6}{len(other):>7}   lost {last['lost']}, overhead {last['overhead_ns'] / 1e6:.1f} ms", flush=True)
+    print(f"    {wall(document)}", flush=True)
     for line in bad[:5] + other[:5]:
         print("   ", line[:220], flush=True)
     return not bad and not other
@@ -104,7 +117,7 @@ def main():
     results.mkdir(parents=True, exist_ok=True)
     toolkits = sorted(Path("/usr/local").glob("cuda*/targets/x86_64-linux/lib/libcupti.so"))
     cupti = os.environ.get("CUPTI") or str(toolkits[-1] if toolkits else "libcupti.so")
-    print(f"{'program':<18}{'shapes':>8}{'kernels':>9}{'with call':>12}{'worst ns':>12}{'bad':>6}{'counts':>7}   timeline")
+    print(f"{'program':<18}{'shapes':>8}{'kernels':>9}{'with call':>12}{'worst ns':>12}{'bad':>6}{'counts':>7}")
     good = True
     for name in sys.argv[3:] or DEFAULT:
         try:

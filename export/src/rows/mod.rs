@@ -35,7 +35,7 @@ pub use pass::Rows;
 pub use reference::{CallRef, ObjectRef, StreamRef};
 pub use row::{
     Awaited, CallRow, CopyRow, Ending, EventRecordRow, FindingRow, GraphKernelRow, GraphLaunchRow,
-    ImageRow, ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow,
-    origin_key,
+    HostFunctionRow, ImageRow, ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow,
+    WaitRow, origin_key,
 };
 pub use sink::{Sink, Wants};

@@ -15,7 +15,7 @@ use super::lifetimes::Lifetimes;
 use super::reference::CallRef;
 use super::row::{CallRow, FindingRow, RangeRow, TraceRow};
 use super::sink::Sink;
-use super::work::{Submission, WorkRows, event_record, is_wait, is_work};
+use super::work::{Submission, WorkRows, is_wait, is_work, stream_mark};
 
 /// One pass over a trace.
 #[derive(Clone, Copy)]
@@ -152,8 +152,8 @@ struct Plan<'t> {
     effects: Option<Effects>,
     /// They launch or copy, or wait and the sink takes waits.
     has_work: bool,
-    /// They record an event in a stream.
-    records_event: bool,
+    /// They record an event in a stream, or have it call a function of the program.
+    marks_stream: bool,
     /// They load, link or make images.
     has_images: bool,
     /// They load or link them.
@@ -214,7 +214,12 @@ impl<'t> Pass<'t> {
         Plan {
             effects: function.map(Effects::of),
             has_work: is(is_work) || (S::WANTS.waits && is(is_wait)),
-            records_event: is(|function| function.family == Family::Event(EventOp::Record)),
+            marks_stream: is(|function| {
+                matches!(
+                    function.family,
+                    Family::Event(EventOp::Record) | Family::HostFunction | Family::StreamCallback
+                )
+            }),
             has_images: is(|function| {
                 matches!(
                     function.family,
@@ -253,11 +258,11 @@ impl<'t> Pass<'t> {
                 self.work.add(&submission, state, &self.images, sink)?;
             }
         }
-        if plan.records_event
+        if plan.marks_stream
             && let Some(effects) = &plan.effects
         {
             let submission = Submission { effects, call, row };
-            event_record(&submission, &mut self.state, sink)?;
+            stream_mark(&submission, &mut self.state, sink)?;
         }
         let changes = match plan.changes_state {
             true => self.state.observe(call),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cutape_format::{Call, TraceClock};
+use cutape_model::StreamKind;
 use cutape_registry::Kind;
 
 /// What every row about a call has of it. Nanoseconds are from the start of the recording, `None` if
@@ -94,6 +95,10 @@ pub struct StreamRef {
     pub object: Option<ObjectRef>,
     /// The thread whose own default stream it is.
     pub of_thread: Option<u32>,
+    /// Which context it is of; 0 if that is not known.
+    pub context: usize,
+    /// How it takes part in the order of that context's legacy default stream.
+    pub kind: StreamKind,
 }
 
 impl fmt::Display for StreamRef {

@@ -296,6 +296,15 @@ pub struct EventRecordRow {
     pub event: Option<ObjectRef>,
 }
 
+/// A stream calls a function of the program, outside of captures.
+#[derive(Clone, Copy, Debug)]
+pub struct HostFunctionRow {
+    /// The call.
+    pub call: CallRef,
+    /// The stream.
+    pub stream: Option<StreamRef>,
+}
+
 /// How an object's life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {

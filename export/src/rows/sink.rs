@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use cutape_analyzer::FindingKey;
 
 use super::row::{
-    CallRow, CopyRow, EventRecordRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow,
-    ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow,
+    CallRow, CopyRow, EventRecordRow, FindingRow, GraphKernelRow, GraphLaunchRow, HostFunctionRow,
+    ImageRow, ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow,
 };
 
 /// Which of the rows that cost time a sink takes.
@@ -94,6 +94,11 @@ pub trait Sink {
 
     /// A record of an event.
     fn event_record(&mut self, _row: &EventRecordRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A function of the program that a stream calls.
+    fn host_function(&mut self, _row: &HostFunctionRow) -> Result<(), Self::Error> {
         Ok(())
     }
 

@@ -14,7 +14,8 @@ use super::images::Images;
 use super::lifetimes::object_ref;
 use super::reference::{CallRef, ObjectRef, StreamRef};
 use super::row::{
-    Awaited, CopyRow, EventRecordRow, GraphKernelRow, GraphLaunchRow, LaunchRow, WaitRow,
+    Awaited, CopyRow, EventRecordRow, GraphKernelRow, GraphLaunchRow, HostFunctionRow, LaunchRow,
+    WaitRow,
 };
 use super::sink::Sink;
 use cutape_analyzer::demangle::demangle;
@@ -238,8 +239,11 @@ fn stream<S: Sink>(
     let object = state.objects.live(Kind::Stream, handle);
     let object = object.and_then(|id| state.objects.get(id));
     let of_thread = canonical_stream(handle, per_thread) == STREAM_PER_THREAD;
+    let (context, kind) = state.order.context_and_kind(number);
     let stream = StreamRef {
         number,
+        context,
+        kind,
         handle,
         object: object.filter(|_| !is_default).map(object_ref),
         of_thread: of_thread.then_some(thread),
@@ -312,8 +316,9 @@ fn event(of: &Submission<'_>, state: &TraceState) -> Option<ObjectRef> {
     objects.get(id).map(object_ref)
 }
 
-/// The row of a call that records an event; `state` is that before the call.
-pub(super) fn event_record<S: Sink>(
+/// The row of a call that puts a mark into a stream and enqueues no work of a device: it records an
+/// event, or has the stream call a function of the program. `state` is that before the call.
+pub(super) fn stream_mark<S: Sink>(
     of: &Submission<'_>,
     state: &mut TraceState,
     sink: &mut S,
@@ -324,9 +329,13 @@ pub(super) fn event_record<S: Sink>(
     if is_captured || stream.is_none() {
         return Ok(());
     }
-    sink.event_record(&EventRecordRow {
-        call: of.row,
-        stream,
-        event: event(of, state),
-    })
+    let call = of.row;
+    match of.effects.function.family {
+        Family::Event(_) => sink.event_record(&EventRecordRow {
+            call,
+            stream,
+            event: event(of, state),
+        }),
+        _ => sink.host_function(&HostFunctionRow { call, stream }),
+    }
 }

@@ -2,7 +2,7 @@
 
 /// The version of the tables, `MAJOR.MINOR`. The minor one grows when tables or columns are added,
 /// the major one when one is removed or changes its meaning.
-pub const SCHEMA_VERSION: &str = "1.2";
+pub const SCHEMA_VERSION: &str = "1.3";
 
 /// The type of a column. Every column may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +178,7 @@ pub(super) mod number {
     pub(crate) const IMAGES: usize = 9;
     pub(crate) const RANGES: usize = 10;
     pub(crate) const FINDINGS: usize = 11;
+    pub(crate) const GPU_WORK: usize = 12;
 }
 
 /// The columns of each table, after its own ones, in formats with columns.
@@ -238,6 +239,16 @@ pub const TABLES: &[Table] = &[
                 text(
                     "arguments",
                     "decoded arguments, a JSON object; null without --arguments",
+                ),
+                distinct(
+                    "gpu_begin_ns",
+                    "when its work began on the GPU, ns from the first call of the replay; null \
+                     without --profile",
+                ),
+                distinct(
+                    "gpu_ns",
+                    "time of its work on the GPU, ns, that of all nodes of a graph added up; null \
+                     without --profile",
                 ),
             ],
         ],
@@ -471,6 +482,50 @@ pub const TABLES: &[Table] = &[
                     "related_calls",
                     "indices of other calls that it is about, a JSON array",
                 ),
+            ],
+        ],
+    },
+    Table {
+        name: "gpu_work",
+        row: "a kernel, copy or memset that ran on a GPU in the replay of --profile; none without it",
+        groups: &[
+            TRACE,
+            &[
+                distinct(
+                    "call",
+                    "index of the call that enqueued it; null for work of the replay itself",
+                ),
+                label(
+                    "kind",
+                    "`kernel`, `copy`, `memset`; `graph` without its nodes",
+                ),
+                label(
+                    "name",
+                    "kernel as in the source, or what is copied, e.g. `host-to-device`",
+                ),
+                distinct(
+                    "begin_ns",
+                    "when it began to run, ns from the first call of the replay",
+                ),
+                distinct("end_ns", "when it was over, ns"),
+                distinct("gpu_ns", "how long it ran, ns"),
+                integer("device", "ordinal of the device in the replay"),
+                integer("stream", "number of the stream in the profile"),
+                label(
+                    "stream_name",
+                    "e.g. `stream#1`, `default stream`, `branch of a graph 7`",
+                ),
+                distinct("node", "which node of a graph it is, equal for each launch"),
+                label("range", "path of the innermost range of its call"),
+                integer("bytes", "bytes that are copied or set"),
+                integer("grid_x", "blocks in x"),
+                integer("grid_y", "blocks in y"),
+                integer("grid_z", "blocks in z"),
+                integer("block_x", "threads of a block in x"),
+                integer("block_y", "threads of a block in y"),
+                integer("block_z", "threads of a block in z"),
+                integer("registers", "registers of a thread"),
+                integer("shared_bytes", "shared memory of a block, bytes"),
             ],
         ],
     },

@@ -1,16 +1,18 @@
 //! Turns rows into cells, in the order of the columns.
 
 use std::io;
+use std::sync::Arc;
 
 use cutape_model::Side;
 use serde_json::{Map, Value};
 
 use super::schema::{TABLES, Table, Type, number};
-use crate::Error;
+use crate::replayed::ReplayedCalls;
 use crate::rows::{
     CallRef, CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow,
     MemoryRow, ObjectRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow, origin_key,
 };
+use crate::{Error, Replayed};
 
 /// How many elements of arrays and bytes of blocks the column of arguments has.
 const ELEMENTS: usize = 64;
@@ -113,6 +115,7 @@ pub trait TableWriter {
 pub struct TableSink<W> {
     writer: W,
     arguments: bool,
+    replayed: Option<ReplayedCalls>,
     /// The trace's name without `.cutape`.
     trace: String,
 }
@@ -123,13 +126,59 @@ impl<W: TableWriter> TableSink<W> {
         Self {
             writer,
             arguments,
+            replayed: None,
             trace: String::new(),
         }
     }
 
-    /// The writer.
-    pub fn into_inner(self) -> W {
-        self.writer
+    /// Adds the times of the GPU. The rows are then those of one trace.
+    pub fn with_replay(self, replayed: Option<Arc<Replayed>>) -> Self {
+        let replayed = replayed.map(ReplayedCalls::new);
+        Self { replayed, ..self }
+    }
+
+    /// The writer, after the rows of all traces.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn finish(mut self) -> Result<W, Error> {
+        if let Some(replayed) = self.replayed.take() {
+            self.gpu_work(&replayed)?;
+        }
+        Ok(self.writer)
+    }
+
+    fn gpu_work(&mut self, replayed: &ReplayedCalls) -> Result<(), Error> {
+        if !self.writer.wants(number::GPU_WORK) {
+            return Ok(());
+        }
+        let size = |sizes: Option<[u32; 3]>| {
+            let [x, y, z] = sizes.map_or([None; 3], |sizes| sizes.map(Some));
+            [Cell::from(x), y.into(), z.into()]
+        };
+        let profile = &replayed.replayed.profile;
+        for work in replayed.work() {
+            let facts = work.call.and_then(|call| profile.calls.get(&call));
+            let stream = profile.stream(work.stream);
+            let begin: [Cell<'_>; 12] = [
+                work.call.into(),
+                work.kind.word().into(),
+                (&work.name).into(),
+                work.begin_ns.into(),
+                work.end_ns.into(),
+                work.lasted().into(),
+                work.device.into(),
+                work.stream.into(),
+                (&stream).into(),
+                work.node.into(),
+                facts.and_then(|facts| facts.range.as_ref()).into(),
+                work.bytes.into(),
+            ];
+            let end = [work.registers.into(), work.shared_bytes.into()];
+            let cells = [&begin[..], &size(work.grid), &size(work.block), &end];
+            self.record(number::GPU_WORK, &cells)?;
+        }
+        Ok(())
     }
 
     fn record(&mut self, table: usize, groups: &[&[Cell<'_>]]) -> Result<(), Error> {
@@ -293,11 +342,16 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Error> {
+        if let Some(replayed) = &mut self.replayed {
+            replayed.call(row)?;
+        }
         if !self.writer.wants(number::CALLS) {
             return Ok(());
         }
+        let replayed = self.replayed.as_ref();
+        let time = replayed.and_then(|replayed| replayed.replayed.time_of(row.call.index));
         let arguments = self.arguments.then(|| arguments(row));
-        let cells: [Cell<'_>; 7] = [
+        let cells: [Cell<'_>; 9] = [
             row.function.into(),
             row.section().into(),
             row.result_name().into(),
@@ -305,6 +359,8 @@ impl<W: TableWriter> Sink for TableSink<W> {
             row.record.caller.into(),
             row.record.stack().into(),
             arguments.as_ref().into(),
+            time.map(|time| time.begin_ns).into(),
+            time.map(|time| time.lasted_ns).into(),
         ];
         self.record(number::CALLS, &[&call_cells(&row.call), &cells])
     }

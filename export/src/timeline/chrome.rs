@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::sink::{Annotation, Slice, TimelineWriter, Track};
+use super::writer::{Annotation, Slice, TimelineWriter, Track};
 use crate::rows::TraceRow;
 
 /// Tracks that are no threads have numbers from here on, which no thread of Linux has.
@@ -75,6 +75,7 @@ impl<W: Write> ChromeTrace<W> {
             Track::Stream(stream) => (4, stream.into()),
             Track::Memory(kind) => (5, kind as u64),
             Track::Findings => (6, 0),
+            Track::Replay(number) => (7, number.into()),
         };
         FIRST_OTHER + (kind << 32) + number
     }

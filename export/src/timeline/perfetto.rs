@@ -12,7 +12,7 @@ use super::schema::{
     NEEDS_INCREMENTAL_STATE, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent, UNIT_SIZE_BYTES, event_type,
 };
-use super::sink::{Annotation, Slice, TimelineWriter, Track};
+use super::writer::{Annotation, Slice, TimelineWriter, Track};
 use crate::rows::TraceRow;
 
 /// The most bytes of a file: below 4 GiB, which is what viewers load.
@@ -158,6 +158,7 @@ impl Perfetto {
             Track::Stream(stream) => (5, stream),
             Track::Memory(kind) => (6, kind as u32),
             Track::Findings => (7, 0),
+            Track::Replay(number) => (8, number),
         };
         self.process * PROCESS + (kind << 32) + u64::from(number)
     }

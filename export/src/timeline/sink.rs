@@ -1,90 +1,18 @@
 //! Turns rows into tracks and events.
 
-use std::io;
+use std::sync::Arc;
 
 use cutape_analyzer::Class;
-use cutape_model::MemoryKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::Error;
+use super::replay;
+use super::writer::{Annotation, Slice, TimelineWriter, Track};
+use crate::replayed::ReplayedCalls;
 use crate::rows::{
     Awaited, CallRef, CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, LaunchRow,
     MemoryRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow,
 };
-
-/// A track of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Track {
-    /// The calls of a thread, by ordinal.
-    Thread(u32),
-    /// The pushed ranges of a thread, of no thread for `None`, in the NVTX domain of that number.
-    Ranges(Option<u32>, u32),
-    /// A range that may overlap others, by its number.
-    Range(u32),
-    /// The marks of a thread; of no thread for `None`.
-    Marks(Option<u32>),
-    /// What is enqueued in a stream, by its number.
-    Stream(u32),
-    /// The bytes of a kind of memory.
-    Memory(MemoryKind),
-    /// What is wrong.
-    Findings,
-}
-
-/// A further fact about an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Annotation<'a> {
-    /// A number.
-    Number(u64),
-    /// A text.
-    Text(&'a str),
-    /// True or false.
-    Flag(bool),
-}
-
-/// Something that lasts, or a moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Slice<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its category: `call`, `launch`, `graph-launch`, `graph-kernel`, `copy`, `wait`, `range`, `mark`, `finding`.
-    pub category: &'static str,
-    /// When it begins, ns since 1970.
-    pub begin: u64,
-    /// When it ends; `None` for a moment.
-    pub end: Option<u64>,
-    /// Facts by name.
-    pub annotations: &'a [(&'static str, Annotation<'a>)],
-    /// Flows that begin in it, and flows that end in it.
-    pub flows: (&'a [u64], &'a [u64]),
-}
-
-/// Takes tracks and events.
-pub trait TimelineWriter {
-    /// The events that follow are of this trace.
-    ///
-    /// # Errors
-    /// If writing fails.
-    fn begin(&mut self, trace: &TraceRow) -> io::Result<()>;
-
-    /// A track, before its first event.
-    ///
-    /// # Errors
-    /// If writing fails.
-    fn track(&mut self, track: Track, name: &str) -> io::Result<()>;
-
-    /// An event.
-    ///
-    /// # Errors
-    /// If writing fails.
-    fn slice(&mut self, track: Track, slice: &Slice<'_>) -> io::Result<()>;
-
-    /// A value of a counter, from that time on.
-    ///
-    /// # Errors
-    /// If writing fails.
-    fn counter(&mut self, track: Track, ns: u64, value: u64) -> io::Result<()>;
-}
+use crate::{Error, Replayed};
 
 /// Writes rows as events.
 #[derive(Debug)]
@@ -99,6 +27,14 @@ pub struct TimelineSink<W> {
     enqueued: FxHashMap<u32, u64>,
     /// The flow from the last call to its work.
     flow: u64,
+    replay: Option<ReplayRows>,
+}
+
+/// A replay to show, and what is known of its trace so far.
+#[derive(Debug)]
+struct ReplayRows {
+    of_calls: ReplayedCalls,
+    trace: Option<TraceRow>,
 }
 
 impl<W: TimelineWriter> TimelineSink<W> {
@@ -113,12 +49,31 @@ impl<W: TimelineWriter> TimelineSink<W> {
             domains: Vec::new(),
             enqueued: FxHashMap::default(),
             flow: 0,
+            replay: None,
         }
     }
 
-    /// The writer.
-    pub fn into_inner(self) -> W {
-        self.writer
+    /// Adds a replay, with the times of the GPU. The rows are then those of its trace.
+    pub fn with_replay(self, replayed: Option<Arc<Replayed>>) -> Self {
+        let replay = replayed.map(|replayed| ReplayRows {
+            of_calls: ReplayedCalls::new(replayed),
+            trace: None,
+        });
+        Self { replay, ..self }
+    }
+
+    /// The writer, after the rows of all traces.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn finish(mut self) -> Result<W, Error> {
+        if let Some(replay) = &self.replay
+            && let Some(trace) = &replay.trace
+        {
+            let written = replay::Shown(&replay.of_calls).write(trace, &mut self.writer);
+            written.map_err(Error::Write)?;
+        }
+        Ok(self.writer)
     }
 
     /// A moment of the recording; the index of a call where the clock only counts.
@@ -273,6 +228,9 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
         self.ranges = 0;
         self.domains.clear();
         self.enqueued.clear();
+        if let Some(replay) = &mut self.replay {
+            replay.trace = Some(row.clone());
+        }
         self.writer.begin(row).map_err(Error::Write)
     }
 
@@ -320,6 +278,9 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Error> {
         let call = row.call;
+        if let Some(replay) = &mut self.replay {
+            replay.of_calls.call(row)?;
+        }
         let mut annotations = vec![("call", Annotation::Number(call.index))];
         if row.failed {
             let result = row.result_name().unwrap_or("unknown result");

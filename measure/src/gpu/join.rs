@@ -1,14 +1,17 @@
 //! What the trace says of the calls that were measured: functions, times, streams, ranges, and which
-//! work comes before which by events.
+//! work comes before which.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cutape_export::rows::{
-    Awaited, CallRow, CopyRow, EventRecordRow, GraphLaunchRow, LaunchRow, ObjectRef, RangeRow,
-    Rows, Sink, StreamRef, WaitRow, Wants,
+    Awaited, CallRow, CopyRow, EventRecordRow, GraphLaunchRow, HostFunctionRow, LaunchRow,
+    RangeRow, Rows, Sink, StreamRef, WaitRow, Wants,
 };
 use cutape_format::Trace;
 use cutape_profile::{CallFacts, WorkKind};
+
+use crate::gpu::order::StreamOrder;
 
 /// What is known of the calls.
 #[derive(Debug, Default)]
@@ -20,7 +23,7 @@ pub(crate) struct Facts {
     /// Streams of the trace by number.
     pub(crate) streams: BTreeMap<u32, String>,
     pub(crate) ranges: Ranges,
-    pub(crate) order: EventOrder,
+    pub(crate) order: StreamOrder,
 }
 
 /// What the trace says of a call's work.
@@ -51,16 +54,18 @@ impl Facts {
         if !self.measured.contains(&call) {
             return;
         }
-        if let Some(stream) = stream {
-            let name = self.streams.entry(stream.number);
-            name.or_insert_with(|| stream.to_string());
-            let needs = self.order.work(stream.number, call);
-            if let Some(facts) = self.calls.get_mut(&call) {
-                facts.needs = needs;
-            }
-        }
         // A batch has several copies; the first says what they are.
-        self.work.entry(call).or_insert(work);
+        let Entry::Vacant(entry) = self.work.entry(call) else {
+            return;
+        };
+        entry.insert(work);
+        let Some(stream) = stream else { return };
+        let name = self.streams.entry(stream.number);
+        name.or_insert_with(|| stream.to_string());
+        let before = self.order.work(&stream, call);
+        if let Some(facts) = self.calls.get_mut(&call) {
+            (facts.needs, facts.host_function) = (before.needs, before.host_function);
+        }
     }
 }
 
@@ -85,8 +90,7 @@ impl Sink for Facts {
                 recorded_begin_ns: row.call.enter_ns(),
                 recorded_end_ns: row.call.leave_ns(),
                 range: self.ranges.at(row.call.thread, row.call.enter_ticks),
-                is_wait: false,
-                needs: Vec::new(),
+                ..CallFacts::default()
             };
             self.calls.insert(row.call.index, facts);
         }
@@ -158,7 +162,14 @@ impl Sink for Facts {
 
     fn event_record(&mut self, row: &EventRecordRow) -> Result<(), Self::Error> {
         if let (Some(stream), Some(event)) = (row.stream, row.event) {
-            self.order.record(event, stream.number);
+            self.order.record(event, &stream);
+        }
+        Ok(())
+    }
+
+    fn host_function(&mut self, row: &HostFunctionRow) -> Result<(), Self::Error> {
+        if let Some(stream) = row.stream {
+            self.order.host_function(&stream, row.call.index);
         }
         Ok(())
     }
@@ -170,38 +181,9 @@ impl Sink for Facts {
                 facts.is_wait = true;
             }
         } else if let (Some(stream), Some(event)) = (row.stream, row.event) {
-            self.order.wait(stream.number, event);
+            self.order.wait(&stream, event);
         }
         Ok(())
-    }
-}
-
-/// Which work events put before which.
-#[derive(Debug, Default)]
-pub(crate) struct EventOrder {
-    /// The last call with work on a stream.
-    last: HashMap<u32, u64>,
-    /// The work before the last record of an event.
-    recorded: HashMap<ObjectRef, Option<u64>>,
-    /// Work that the next work of a stream comes after.
-    pending: HashMap<u32, Vec<u64>>,
-}
-
-impl EventOrder {
-    fn record(&mut self, event: ObjectRef, stream: u32) {
-        self.recorded.insert(event, self.last.get(&stream).copied());
-    }
-
-    fn wait(&mut self, stream: u32, event: ObjectRef) {
-        if let Some(call) = self.recorded.get(&event).copied().flatten() {
-            self.pending.entry(stream).or_default().push(call);
-        }
-    }
-
-    /// A call puts work on a stream: what that work waits for.
-    fn work(&mut self, stream: u32, call: u64) -> Vec<u64> {
-        self.last.insert(stream, call);
-        self.pending.remove(&stream).unwrap_or_default()
     }
 }
 
@@ -235,33 +217,3 @@ impl Ranges {
 
 /// How many ranges back one that is open is looked for.
 const NESTED: usize = 10_000;
-
-#[cfg(test)]
-mod tests {
-    use cutape_registry::Kind;
-
-    use super::*;
-
-    #[test]
-    fn events_put_work_in_order() {
-        let event = |generation| ObjectRef {
-            kind: Kind::Event,
-            generation,
-        };
-        let mut order = EventOrder::default();
-        assert_eq!(order.work(1, 5).len(), 0);
-        order.record(event(1), 1);
-        order.work(1, 6);
-        order.wait(2, event(1));
-        assert_eq!(order.work(2, 8), [5]);
-        assert_eq!(
-            order.work(2, 9).len(),
-            0,
-            "what is before it in its stream is known already"
-        );
-        order.record(event(2), 3);
-        order.wait(1, event(2));
-        order.wait(1, event(3));
-        assert_eq!(order.work(1, 10).len(), 0);
-    }
-}

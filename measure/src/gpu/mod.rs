@@ -4,12 +4,13 @@
 //! `cupti` has NVIDIA's profiling library, which `find` finds and the replaying process loads;
 //! `record` reads what it writes. Without it, the replay puts events around work. The parent
 //! ([`profile()`]) asks NVML for the clocks meanwhile (`nvml`), and joins what the children measured
-//! with the trace (`join`).
+//! with the trace (`join`, `order`).
 
 mod cupti;
 mod find;
 mod join;
 mod nvml;
+mod order;
 mod profile;
 mod record;
 mod tracer;

@@ -12,7 +12,7 @@ use cutape_replay::{CallTracer, Guard, Measuring, Options, Report, Tracer};
 use crate::error::Error;
 use crate::gpu::join::{CallWork, Facts, facts};
 use crate::gpu::nvml::Sampler;
-use crate::gpu::tracer::{GpuTracer, Measured, MeasuredDevice};
+use crate::gpu::tracer::{GpuTracer, Measured, MeasuredDevice, unix_ns};
 
 /// How to profile.
 #[derive(Clone, Debug)]
@@ -45,16 +45,22 @@ pub fn profile(
             .map(|report: &Report| report.calls_replayed)
             .sum::<u64>();
         let sampler = Sampler::start();
+        let started = unix_ns();
         let child = cutape_replay::rerun_guarded(trace, command, guard, &mut |calls| {
             progress(done + calls);
         });
         let child = child.map_err(|error| Error(format!("replay {}: {error}", number + 1)))?;
+        let finished = unix_ns();
         // As text, since a million rows as values take gigabytes.
         let text = child.results.as_str().unwrap_or_default();
         let mut one: Measured = serde_json::from_str(text)
             .map_err(|error| Error(format!("the measuring process: {error}")))?;
         let uuid = one.devices.first().map(|device| &*device.uuid);
         one.run.clocks = sampler.finish(uuid);
+        let (begin, end) = one.run.span();
+        let ended = one.began_unix_ns.saturating_add(end - begin);
+        one.run.start_ns = Some(one.began_unix_ns.saturating_sub(started));
+        one.run.finish_ns = Some(finished.saturating_sub(ended));
         measured.push(one);
         reports.push(child.outcome.report);
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cutape_analyzer::demangle::demangle;
 use cutape_profile::{Device, HostCall, Method, Run, Work, WorkKind};
@@ -21,6 +21,8 @@ pub(crate) struct Measured {
     pub(crate) run: Run,
     pub(crate) devices: Vec<MeasuredDevice>,
     pub(crate) notes: BTreeMap<String, u64>,
+    /// When the run began on the system's clock, in nanoseconds since 1970.
+    pub(crate) began_unix_ns: u64,
 }
 
 /// A device and how NVML names it.
@@ -44,6 +46,8 @@ pub(crate) struct GpuTracer {
     path: Option<PathBuf>,
     cupti: OnceLock<Cupti>,
     epoch: Instant,
+    /// The same moment on the system's clock, which the parent's has too.
+    epoch_unix_ns: u64,
     first: OnceLock<Reading>,
     state: Mutex<State>,
 }
@@ -57,7 +61,10 @@ struct State {
 }
 
 thread_local! {
+    static TAKEN: Cell<Option<Instant>> = const { Cell::new(None) };
     static ENTERED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The place of the call that the driver has returned from, among those of the run.
+    static RETURNED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 impl GpuTracer {
@@ -66,6 +73,7 @@ impl GpuTracer {
             path,
             cupti: OnceLock::new(),
             epoch: Instant::now(),
+            epoch_unix_ns: unix_ns(),
             first: OnceLock::new(),
             state: Mutex::default(),
         }
@@ -129,7 +137,7 @@ impl GpuTracer {
             host: std::mem::take(&mut state.host),
             ..Run::default()
         };
-        in_order(&mut run);
+        let began = in_order(&mut run);
         let used = |device: &&(RawDevice, String)| {
             run.work.iter().any(|work| work.device == device.0.ordinal)
         };
@@ -146,6 +154,7 @@ impl GpuTracer {
                 .collect(),
             run,
             notes,
+            began_unix_ns: self.epoch_unix_ns.saturating_add(began),
         }
     }
 
@@ -166,12 +175,13 @@ impl GpuTracer {
             not_timed: state.not_timed,
             ..Run::default()
         };
-        in_order(&mut run);
+        let began = in_order(&mut run);
         Measured {
             method: Method::Events,
             run,
             devices: Vec::new(),
             notes: BTreeMap::new(),
+            began_unix_ns: self.epoch_unix_ns.saturating_add(began),
         }
     }
 }
@@ -193,6 +203,20 @@ impl CallTracer for GpuTracer {
             .map_err(|_| "CUPTI is loaded already".to_owned())
     }
 
+    fn takes_up(&self) {
+        TAKEN.set(Some(Instant::now()));
+    }
+
+    fn is_done(&self) {
+        let Some(place) = RETURNED.take() else { return };
+        let done = self.since(Instant::now());
+        self.state(|state| {
+            if let Some(call) = state.host.get_mut(place) {
+                call.done_ns = Some(done);
+            }
+        });
+    }
+
     fn enters(&self, call: u64) {
         if let Some(cupti) = self.cupti.get() {
             cupti.enter(call);
@@ -207,11 +231,15 @@ impl CallTracer for GpuTracer {
         }
         let entered = ENTERED.take().unwrap_or(left);
         let (begin_ns, end_ns) = (self.since(entered), self.since(left));
+        let taken_ns = TAKEN.take().map(|taken| self.since(taken));
         self.state(|state| {
+            RETURNED.set(Some(state.host.len()));
             state.host.push(HostCall {
                 call,
                 begin_ns,
                 end_ns,
+                taken_ns,
+                done_ns: None,
             });
         });
     }
@@ -252,8 +280,16 @@ fn reading(cupti: &Cupti) -> Option<Reading> {
         .map(|reading| reading.1)
 }
 
-/// In order of time, from 0 on.
-fn in_order(run: &mut Run) {
+/// Nanoseconds since 1970 on the system's clock.
+pub(crate) fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
+/// In order of time, from 0 on. When it began.
+fn in_order(run: &mut Run) -> u64 {
     run.work.sort_by_key(|work| (work.begin_ns, work.end_ns));
     run.host.sort_by_key(|call| (call.begin_ns, call.end_ns));
     let (begin, _) = run.span();
@@ -264,7 +300,10 @@ fn in_order(run: &mut Run) {
     for call in &mut run.host {
         call.begin_ns -= begin;
         call.end_ns -= begin;
+        call.taken_ns = call.taken_ns.map(|taken| taken.saturating_sub(begin));
+        call.done_ns = call.done_ns.map(|done| done.saturating_sub(begin));
     }
+    begin
 }
 
 /// The work of the records, and how much of it has no time.

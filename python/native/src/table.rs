@@ -1,15 +1,18 @@
 //! A table of a trace as Arrow data.
 
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, SchemaRef};
-use cutape_export::Error;
 use cutape_export::rows::Rows;
 use cutape_export::tables::{OWN_COLUMNS, TABLES, Table as Columns, TableSink};
+use cutape_export::{Error, Replayed};
 use cutape_format::Trace;
+use cutape_profile::Profile;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -37,6 +40,7 @@ pub(crate) fn read(
     trace: &Arc<Trace>,
     names_wanted: &[String],
     arguments: bool,
+    profile: Option<&Path>,
 ) -> PyResult<Vec<Table>> {
     let number = |name: &String| {
         let place = TABLES.iter().position(|table| table.name == name);
@@ -51,19 +55,21 @@ pub(crate) fn read(
         return Err(PyValueError::new_err(format!("{name}: named twice")));
     }
     let wanted: Vec<usize> = names_wanted.iter().map(number).collect::<Result<_, _>>()?;
+    let replayed = profile.map(|path| py.detach(|| replayed(path)));
+    let replayed = replayed.transpose()?.map(Arc::new);
     let read = py.detach(|| {
-        let mut sink = TableSink::new(ArrowTables::new(&wanted), arguments);
+        let mut sink = TableSink::new(ArrowTables::new(&wanted), arguments).with_replay(replayed);
         let mut rows = Rows::of(trace);
         let has_findings = names_wanted.iter().any(|name| name == "findings");
         if has_findings {
             rows = rows.with_findings(&**trace);
         }
-        let outcome = rows.run(&mut sink);
-        (outcome, sink.into_inner())
+        let walked = rows.run(&mut sink)?;
+        Ok((walked, sink.finish()?))
     });
-    let (outcome, mut tables) = read;
-    let walked = outcome.map_err(|failure| match failure {
+    let (walked, mut tables) = read.map_err(|failure| match failure {
         Error::Trace(failure) => error::of_trace(failure),
+        Error::OtherTrace(_) => PyValueError::new_err(failure.to_string()),
         // Ctrl-C, or what its handler raised.
         Error::Write(failure) => failure.into(),
     })?;
@@ -83,6 +89,13 @@ pub(crate) fn read(
         })
     };
     wanted.iter().zip(names_wanted).map(finish).collect()
+}
+
+/// The profile in a file.
+fn replayed(path: &Path) -> PyResult<Replayed> {
+    let fail = |why: String| PyValueError::new_err(format!("{}: {why}", path.display()));
+    let profile = Profile::read(File::open(path)?).map_err(|error| fail(error.to_string()))?;
+    Ok(Replayed::new(profile))
 }
 
 fn of_arrow(error: &ArrowError) -> PyErr {

@@ -273,20 +273,29 @@ impl Trace {
     }
 
     /// A table, e.g. `launches`: all its rows, read in one pass over the trace. `arguments` fills
-    /// the column `arguments` of the table `calls`.
-    #[pyo3(signature = (name, *, arguments=false))]
-    fn table(&self, py: Python<'_>, name: &str, arguments: bool) -> PyResult<Table> {
-        let mut tables = table::read(py, &self.reader()?, &[name.to_owned()], arguments)?;
+    /// the column `arguments` of the table `calls`. `profile` is what `cutape profile --format
+    /// json` wrote of this trace: it fills the table `gpu_work` and the columns about the GPU.
+    #[pyo3(signature = (name, *, arguments=false, profile=None))]
+    fn table(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        arguments: bool,
+        profile: Option<PathBuf>,
+    ) -> PyResult<Table> {
+        let (reader, names) = (self.reader()?, [name.to_owned()]);
+        let mut tables = table::read(py, &reader, &names, arguments, profile.as_deref())?;
         tables.pop().ok_or_else(error::bug)
     }
 
     /// Several tables, read in one pass.
-    #[pyo3(signature = (*names, arguments=false))]
+    #[pyo3(signature = (*names, arguments=false, profile=None))]
     fn tables<'py>(
         &self,
         py: Python<'py>,
         names: Vec<String>,
         arguments: bool,
+        profile: Option<PathBuf>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         if names.is_empty() {
             return Err(PyTypeError::new_err(format!(
@@ -294,7 +303,9 @@ impl Trace {
                 table::names()
             )));
         }
-        PyTuple::new(py, table::read(py, &self.reader()?, &names, arguments)?)
+        let reader = self.reader()?;
+        let tables = table::read(py, &reader, &names, arguments, profile.as_deref())?;
+        PyTuple::new(py, tables)
     }
 
     /// Looks for misuse: `cutape.check` of this trace.

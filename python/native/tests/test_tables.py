@@ -114,3 +114,34 @@ def test_names(corpus):
         trace.tables()
     with pytest.raises(ValueError, match="calls: named twice"):
         trace.tables("calls", "launches", "calls")
+
+
+def test_a_profile_adds_gpu_times(corpus, tmp_path):
+    trace = cutape.open(corpus["graph"])
+    launch = next(call for call in trace if call.kernels)
+    work = {"kind": "kernel", "name": "k", "begin_ns": 10, "end_ns": 30, "device": 0, "stream": 1}
+    facts = {"function": launch.function, "thread": 0}
+    run = {"work": [{**work, "call": launch.index}], "host": [], "lost": 0, "not_timed": 0}
+    profile = {
+        "trace": "graph", "driver": "d", "method": {"by": "events"}, "devices": [],
+        "streams": {"1": "stream#1"}, "calls": {str(launch.index): facts},
+        "runs": [{**run, "overhead_ns": 0}], "notes": {},
+    }
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profile))
+    calls, ran = trace.tables("calls", "gpu_work", profile=path)
+    times = pyarrow.table(calls).select(["call", "gpu_begin_ns", "gpu_ns"]).to_pylist()
+    expected = {"call": launch.index, "gpu_begin_ns": 10, "gpu_ns": 20}
+    assert [row for row in times if row["gpu_ns"] is not None] == [expected]
+    (row,) = pyarrow.table(ran).to_pylist()
+    assert (row["name"], row["call"], row["gpu_ns"]) == ("k", launch.index, 20)
+    assert len(trace.table("gpu_work")) == 0
+    profile["calls"][str(launch.index)]["function"] = "cuInit"
+    path.write_text(json.dumps(profile))
+    with pytest.raises(ValueError, match="the profile is of another trace"):
+        trace.table("calls", profile=path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="it is no profile"):
+        trace.table("calls", profile=str(path))
+    with pytest.raises(FileNotFoundError):
+        trace.table("calls", profile=tmp_path / "missing")

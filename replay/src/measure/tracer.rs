@@ -13,6 +13,12 @@ pub trait CallTracer: Send + Sync {
     /// Why nothing can be measured, which ends the replay.
     fn begins(&self) -> Result<(), String>;
 
+    /// The replay takes up the next call of this thread: the driver may get it, or not.
+    fn takes_up(&self);
+
+    /// The replay is done with the call that it took up.
+    fn is_done(&self);
+
     /// The driver gets the call next.
     fn enters(&self, call: u64);
 

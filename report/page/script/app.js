@@ -6,6 +6,7 @@ class App {
     this.trace = new Trace(facts, columns);
     this.findings = new Findings(this.trace);
     this.series = new MemorySeries(this.trace, columns);
+    this.columns = columns;
     this.filter = new Filter(this.trace);
     this.main = document.querySelector("[data-main]");
     this.made = new Map();
@@ -35,6 +36,7 @@ class App {
         count: facts.summary.kernels.length,
         make: () => new KernelsView(this),
       },
+      facts.gpu && { key: "gpu", title: "GPU time", make: () => new GpuView(this) },
       { key: "memory", title: "Memory", make: () => new MemoryView(this) },
       {
         key: "findings",
@@ -183,6 +185,7 @@ class App {
     this.readColours();
     this.made.get("timeline")?.draw();
     this.made.get("memory")?.draw();
+    this.made.get("gpu")?.draw();
   }
 }
 

@@ -152,24 +152,33 @@ function timeByKind({ trace, facts: all }) {
       { class: "about" },
       `Calls took ${duration(total, trace.clock)}, summed over all threads, by what they do:`,
     ),
+    shareBar(
+      rows.map((row) => ({
+        colour: `--kind-${row.key}`,
+        part: total ? times[row.kind] / total : 1,
+        text: describe(row),
+      })),
+    ),
+  ];
+}
+
+/** Parts of a whole as a bar, with a legend. A part has `colour`, a property of CSS, and `text`. */
+function shareBar(parts) {
+  return [
     element(
       "div",
       { class: "shares", "aria-hidden": "true" },
-      rows.map((row) =>
+      parts.map(({ colour, part, text }) =>
         element("i", {
-          title: describe(row),
-          style: {
-            "flex-grow": String(total ? times[row.kind] / total : 1),
-            "flex-basis": "0",
-            background: `var(--kind-${row.key})`,
-          },
+          title: text,
+          style: { "flex-grow": String(part), "flex-basis": "0", background: `var(${colour})` },
         }),
       ),
     ),
     element(
       "ul",
       { class: "legend" },
-      rows.map((row) => element("li", {}, swatch(`--kind-${row.key}`), describe(row))),
+      parts.map(({ colour, text }) => element("li", {}, swatch(colour), text)),
     ),
   ];
 }

@@ -6,10 +6,11 @@ const NARROW_GUTTER = 96;
 const CLOSEST = 40;
 
 class Timeline {
-  constructor(app) {
+  /** Of the recording, or of another trace with tracks of its own. */
+  constructor(app, trace = app.trace, tracks = null) {
     this.app = app;
-    this.trace = app.trace;
-    this.base = tracksOf(app.trace, app.series, app.findings.moments());
+    this.trace = trace;
+    this.base = tracks ?? tracksOf(trace, app.series, app.findings.moments());
     this.lives = [];
     this.selection = null;
     this.marked = null;
@@ -54,6 +55,21 @@ class Timeline {
       this.details,
       this.tip,
     );
+  }
+
+  /** What the overview is of. */
+  get overviewLabel() {
+    return "All calls";
+  }
+
+  /** What is said of the selection. */
+  detailNodes() {
+    return timelineDetails(this);
+  }
+
+  /** What is said of what is at the pointer. */
+  tipNodes(hit) {
+    return tipOf(this, hit);
   }
 
   get gutter() {
@@ -224,7 +240,7 @@ class Timeline {
   }
 
   #showDetails() {
-    replaceContent(this.details, timelineDetails(this));
+    replaceContent(this.details, this.detailNodes());
     this.details.scrollTop = 0;
   }
 }

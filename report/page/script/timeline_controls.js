@@ -199,7 +199,7 @@ class TimelineControls {
       this.#hideTip();
       return;
     }
-    replaceContent(timeline.tip, tipOf(timeline, hit));
+    replaceContent(timeline.tip, timeline.tipNodes(hit));
     timeline.tip.hidden = false;
     const { width, height } = timeline.tip.getBoundingClientRect();
     const left = Math.min(event.clientX + 14, window.innerWidth - width - 8);

@@ -49,7 +49,7 @@ class TimelineDrawing {
     context.strokeStyle = colours.accent;
     context.lineWidth = 1.5;
     context.strokeRect(left, 1, Math.max(3, right - left), height - 2);
-    this.#label(context, "All calls", duration(this.trace.end, this.trace.clock), 0, height);
+    this.#label(context, timeline.overviewLabel, duration(this.trace.end, this.trace.clock), 0, height);
   }
 
   #ruler() {
