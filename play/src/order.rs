@@ -41,3 +41,105 @@ impl State {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::layout::{HostChangedNote, LookedNote, field, note_kind};
+    use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+
+    use crate::allowed::Allowed;
+    use crate::outcome::OutcomeFile;
+    use crate::player::Options;
+    use crate::state::{OnMismatch, State};
+
+    const CONTEXT: u64 = 0x77;
+    const PINNED: u64 = 0x10_0000;
+    const STREAMS: [u64; 2] = [0x5000, 0x6000];
+
+    fn call(builder: &mut TraceBuilder, thread: u32, name: &str, arguments: &[u64]) {
+        builder.call(NewCall {
+            thread,
+            name,
+            arguments,
+            ..NewCall::default()
+        });
+    }
+
+    /// Two threads wait for a memset each. What a wait found was read until a time, in ticks; the
+    /// driver had returned at 35 and 41.
+    fn recorded(looked: [u64; 2]) -> &'static Trace {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let at = |builder: &mut TraceBuilder, ticks| _ = builder.at(ticks);
+        at(&mut builder, 1);
+        call(&mut builder, 0, "cuCtxSetCurrent", &[CONTEXT]);
+        builder.leave(0, 0, &[]);
+        call(&mut builder, 0, "cuMemHostAlloc", &[PINNED, 64, 0]);
+        builder.leave(0, 0, &[NewSnapshot::pointee(0, &PINNED.to_le_bytes())]);
+        for stream in STREAMS {
+            call(&mut builder, 0, "cuStreamCreate", &[stream, 1]);
+            builder.leave(0, 0, &[NewSnapshot::pointee(0, &stream.to_le_bytes())]);
+        }
+        for (at, stream) in (0..).zip(STREAMS) {
+            let arguments = [PINNED + 8 * at, 7, 2, stream];
+            call(&mut builder, 0, "cuMemsetD32Async", &arguments);
+            builder.leave(0, 0, &[]);
+        }
+        let begins = [30, 40];
+        let ends = [35, 41];
+        for (thread, begin) in (0..).zip(begins) {
+            at(&mut builder, begin);
+            let stream = STREAMS[thread as usize];
+            call(&mut builder, thread, "cuStreamSynchronize", &[stream]);
+        }
+        for (thread, (end, ticks)) in (0..).zip(ends.into_iter().zip(looked)) {
+            at(&mut builder, end);
+            let note = HostChangedNote {
+                address: PINNED + 8 * u64::from(thread),
+                is_after: 1,
+            };
+            let bytes = NewSnapshot::piece(0, field::POINTEE, &[7; 8]);
+            builder.host_changed_note(thread, note, bytes);
+            builder.note(thread, note_kind::LOOKED, LookedNote { ticks }, &[]);
+            builder.leave(thread, 0, &[]);
+        }
+        let name = format!("cutape-order-{}-{looked:?}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        Box::leak(Box::new(trace))
+    }
+
+    fn state(trace: &'static Trace) -> State {
+        let options = Options {
+            trace: Default::default(),
+            unset: None,
+            learns_unset: false,
+            outcome: None,
+            parent: None,
+            on_mismatch: OnMismatch::Stop,
+            allowed: Allowed::default(),
+        };
+        State::of(trace, &options, OutcomeFile::create(None).unwrap()).unwrap()
+    }
+
+    /// The one that found its bytes first goes first, whichever had returned first from the driver.
+    #[test]
+    fn waits_that_overlap_do_not_wait_for_each_other() {
+        for (looked, first) in [([60, 50], 1), ([50, 60], 0), ([36, 60], 0)] {
+            let mut state = state(recorded(looked));
+            let waits = |state: &State, thread: usize| {
+                let next = state.threads.all[thread].next().unwrap();
+                assert_eq!(next.signature.name, "cuStreamSynchronize");
+                state.is_early(thread, next)
+            };
+            while state.threads.all[0].next().unwrap().signature.name != "cuStreamSynchronize" {
+                state.threads.all[0].advance(&state.comparison);
+            }
+            let early = [0, 1].map(|thread| waits(&state, thread));
+            assert_eq!(early, [first != 0, first != 1], "{looked:?}");
+            state.threads.all[first].advance(&state.comparison);
+            assert!(!waits(&state, 1 - first), "{looked:?}");
+        }
+    }
+}

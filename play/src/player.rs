@@ -169,6 +169,36 @@ struct Looks {
 }
 
 impl State {
+    /// That of a program which has made no call.
+    pub(crate) fn of(
+        trace: &'static Trace,
+        options: &Options,
+        outcome: OutcomeFile,
+    ) -> Result<Self, String> {
+        let mut kernels = Kernels::default();
+        let unset = options.unset.as_deref().map(read_unset).transpose()?;
+        let comparison = OneByOne::new(trace, unset.unwrap_or_default(), &addresses);
+        let comparison = comparison.map_err(|error| error.to_string())?;
+        let copies = Copies::of(trace);
+        let mut threads = Threads::of(trace, &mut kernels, |call| copies.is_seen(call));
+        for thread in &mut threads.all {
+            thread.pass_queries(&comparison);
+        }
+        Ok(Self {
+            trace,
+            comparison,
+            learns_unset: options.learns_unset,
+            threads,
+            kernels,
+            copies,
+            slots: Vec::new(),
+            allowed: options.allowed.clone(),
+            unknown: (options.on_mismatch == OnMismatch::Unknown).then(Unknown::default),
+            outcome,
+            played: 0,
+        })
+    }
+
     /// Takes in a call of the program; what it has created.
     fn take(&mut self, effect: &Effect) -> Range<u32> {
         let as_read = effect.made.at_place_of(&effect.recorded);
@@ -236,32 +266,11 @@ impl Player {
         let trace = Trace::open(Path::new(&options.trace)).map_err(|error| error.to_string())?;
         // Until the process ends: the driver is never unloaded while it is used.
         let trace: &'static Trace = Box::leak(Box::new(trace));
-        let mut kernels = Kernels::default();
-        let unset = options.unset.as_deref().map(read_unset).transpose()?;
-        let comparison = OneByOne::new(trace, unset.unwrap_or_default(), &addresses);
-        let comparison = comparison.map_err(|error| error.to_string())?;
-        let copies = Copies::of(trace);
-        let mut threads = Threads::of(trace, &mut kernels, |call| copies.is_seen(call));
-        for thread in &mut threads.all {
-            thread.pass_queries(&comparison);
-        }
         Ok(Some(Self {
             process: std::process::id(),
             on_mismatch: options.on_mismatch,
             awaits_others: AtomicBool::new(true),
-            state: Mutex::new(State {
-                trace,
-                comparison,
-                learns_unset: options.learns_unset,
-                threads,
-                kernels,
-                copies,
-                slots: Vec::new(),
-                allowed: options.allowed.clone(),
-                unknown: (options.on_mismatch == OnMismatch::Unknown).then(Unknown::default),
-                outcome,
-                played: 0,
-            }),
+            state: Mutex::new(State::of(trace, options, outcome)?),
         }))
     }
 
