@@ -502,15 +502,17 @@ impl Account<'_> {
         let memory = &look.memory;
         if !self.contents.contains_key(&memory.id) {
             // What was there before has ended.
+            let count = self.contents.len();
             self.contents
                 .retain(|_, other| other.words(&memory.addresses).is_empty());
+            let is_other = self.contents.len() != count;
             for one in &mut self.told {
                 one.others.push(memory.addresses.clone());
             }
             let works = self.works;
             self.unlooked.retain(|&(at, _)| {
                 let work = works.get(at);
-                work.is_some_and(|work| !overlap(&work.bytes, &memory.addresses))
+                work.is_some_and(|work| !is_other || !overlap(&work.bytes, &memory.addresses))
             });
         }
         let content = self.contents.entry(memory.id);

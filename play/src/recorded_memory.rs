@@ -303,3 +303,69 @@ pub(crate) fn is_copied(function: &Function, snapshot: &Snapshot<'_>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::layout::HostChangedNote;
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
+
+    use super::*;
+
+    const PINNED: u64 = 0x10_0000;
+    const STREAM: u64 = 0x5000;
+
+    /// What changes in memory where other memory was is not of work from before.
+    #[test]
+    fn memory_at_the_same_address_is_other_memory() {
+        for (is_freed, expected) in [(false, 1), (true, 0)] {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            let mut ticks = 0;
+            let mut call = |builder: &mut TraceBuilder, name, arguments: &[u64], before: &[_]| {
+                ticks += 10;
+                builder.at(ticks).call(NewCall {
+                    name,
+                    arguments,
+                    snapshots: before,
+                    ..NewCall::default()
+                });
+                builder.at(ticks + 1);
+            };
+            let handle = |handle: &u64| handle.to_le_bytes();
+            call(&mut builder, "cuCtxSetCurrent", &[0x77], &[]);
+            builder.leave(0, 0, &[]);
+            call(&mut builder, "cuMemHostAlloc", &[0, 64, 0], &[]);
+            builder.leave(0, 0, &[NewSnapshot::pointee(0, &handle(&PINNED))]);
+            call(&mut builder, "cuStreamCreate", &[0, 1], &[]);
+            builder.leave(0, 0, &[NewSnapshot::pointee(0, &handle(&STREAM))]);
+            let words = handle(&PINNED);
+            let parameters = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &words)];
+            let launch = [0x900, 1, 1, 1, 1, 1, 1, 0, STREAM, 0x1000, 0];
+            call(&mut builder, "cuLaunchKernel", &launch, &parameters);
+            let note = |is_after| HostChangedNote {
+                address: PINNED,
+                is_after,
+            };
+            builder.host_changed_note(0, note(0), NewSnapshot::pointee(0, &[3; 8]));
+            builder.leave(0, 0, &[]);
+            call(&mut builder, "cuStreamSynchronize", &[STREAM], &[]);
+            builder.leave(0, 0, &[]);
+            let proof = 4;
+            if is_freed {
+                call(&mut builder, "cuMemFreeHost", &[PINNED], &[]);
+                builder.leave(0, 0, &[]);
+                call(&mut builder, "cuMemHostAlloc", &[0, 64, 0], &[]);
+                builder.leave(0, 0, &[NewSnapshot::pointee(0, &handle(&PINNED))]);
+            }
+            call(&mut builder, "cuCtxSynchronize", &[], &[]);
+            builder.host_changed_note(0, note(1), NewSnapshot::pointee(0, &[7; 8]));
+            builder.leave(0, 0, &[]);
+            let name = format!("cutape-recorded-memory-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            builder.write(&path).unwrap();
+            let trace: &'static Trace = Box::leak(Box::new(Trace::open(&path).unwrap()));
+            std::fs::remove_file(&path).unwrap();
+            let memory = RecordedMemory::of(trace);
+            assert_eq!(memory.proved(proof).len(), expected, "{is_freed}");
+        }
+    }
+}
