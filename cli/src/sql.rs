@@ -264,14 +264,10 @@ fn pass_on(duckdb: &mut Group, most: usize, answer: &mut Answer<'_>) -> io::Resu
     };
     let mut literals = Literals::new(BufReader::with_capacity(1 << 16, printed));
     if !literals.is_table() {
-        // The plan of EXPLAIN, or nothing.
+        // The plan of EXPLAIN, or nothing, as of a query that has failed.
         let text = literals.rest()?;
-        let is_empty = text.trim().is_empty();
-        answer.begin(match is_empty {
-            true => Vec::new(),
-            false => vec!["explain_value".to_owned()],
-        })?;
-        if !is_empty {
+        if !text.trim().is_empty() {
+            answer.begin(vec!["explain_value".to_owned()])?;
             answer.row(vec![Cell::Text(text)])?;
         }
         return Ok(false);

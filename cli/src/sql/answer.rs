@@ -22,7 +22,8 @@ pub(super) struct Answer<'o> {
     /// Columns of the output, for text.
     width: usize,
     out: &'o mut dyn Write,
-    columns: Vec<String>,
+    /// The names of the columns, once it has begun.
+    columns: Option<Vec<String>>,
     /// Rows of a text, whose columns are as wide as the widest value.
     kept: Vec<Vec<Cell>>,
     rows: usize,
@@ -34,7 +35,7 @@ impl<'o> Answer<'o> {
             format,
             width,
             out,
-            columns: Vec::new(),
+            columns: None,
             kept: Vec::new(),
             rows: 0,
         }
@@ -42,15 +43,15 @@ impl<'o> Answer<'o> {
 
     /// Begins with the names of the columns.
     pub(super) fn begin(&mut self, columns: Vec<String>) -> io::Result<()> {
-        self.columns = columns;
+        let columns = self.columns.insert(columns);
         match self.format {
             Format::Text => Ok(()),
             Format::Json => {
-                let names = serde_json::Value::from(self.columns.as_slice());
+                let names = serde_json::Value::from(columns.as_slice());
                 write!(self.out, "{{\"columns\": {names},\n\"rows\": [")
             }
             Format::Csv => {
-                let names = self.columns.iter().map(|name| csv_text(name));
+                let names = columns.iter().map(|name| csv_text(name));
                 writeln!(self.out, "{}", names.collect::<Vec<_>>().join(","))
             }
         }
@@ -64,7 +65,8 @@ impl<'o> Answer<'o> {
                 Ok(())
             }
             Format::Json => {
-                let members = self.columns.iter().zip(&row);
+                let columns = self.columns.as_deref().unwrap_or_default();
+                let members = columns.iter().zip(&row);
                 let members = members.map(|(name, cell)| {
                     let name = serde_json::Value::from(name.as_str());
                     format!("{name}: {}", cell.json())
@@ -82,6 +84,9 @@ impl<'o> Answer<'o> {
 
     /// Ends it; `more` says whether there are further rows, which are not shown.
     pub(super) fn end(mut self, more: bool) -> io::Result<()> {
+        if self.columns.is_none() {
+            self.begin(Vec::new())?;
+        }
         match self.format {
             Format::Json => writeln!(self.out, "\n],\n\"more\": {more}}}")?,
             Format::Text => self.write_table(more)?,
@@ -92,11 +97,10 @@ impl<'o> Answer<'o> {
 
     fn write_table(&mut self, more: bool) -> io::Result<()> {
         let kept = &self.kept;
+        let columns = self.columns.as_deref().unwrap_or_default();
         let of_column = |place: usize| kept.iter().filter_map(move |row| row.get(place));
         let is_number = |place| of_column(place).all(Cell::is_plain);
-        let texts: Vec<bool> = (0..self.columns.len())
-            .map(|place| !is_number(place))
-            .collect();
+        let texts: Vec<bool> = (0..columns.len()).map(|place| !is_number(place)).collect();
         let text = |cell: &Cell| match cell {
             Cell::Null => "NULL".to_owned(),
             Cell::Plain(text) | Cell::Text(text) => text.clone(),
@@ -104,13 +108,13 @@ impl<'o> Answer<'o> {
         let has_lines = |cell: &Cell| matches!(cell, Cell::Text(text) if text.contains('\n'));
         if kept.iter().flatten().any(has_lines) {
             // Lines do not fit into columns.
-            for (name, cell) in kept.iter().flat_map(|row| self.columns.iter().zip(row)) {
+            for (name, cell) in kept.iter().flat_map(|row| columns.iter().zip(row)) {
                 writeln!(self.out, "{name}:\n{}", text(cell).trim_end())?;
             }
             return self.say_more(more);
         }
         let rows = kept.iter().map(|row| row.iter().map(text).collect());
-        let header: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        let header: Vec<&str> = columns.iter().map(String::as_str).collect();
         let is_text = |place: usize| texts.get(place).copied().unwrap_or(true);
         if !header.is_empty() {
             for line in table(&header, rows.collect(), is_text, self.width) {

@@ -56,6 +56,7 @@ def sql(engine, tmp_path):
         out, errors = process.communicate(timeout=60)
         assert process.returncode == status, errors
         assert list(temporary.iterdir()) == []
+        assert status == 0 or out == ""
         return out if status == 0 else errors
 
     run.start, run.temporary = start, temporary
@@ -154,6 +155,7 @@ def test_a_query_has_only_the_tables(sql, corpus, tmp_path):
 def test_errors_have_their_place(sql, corpus, tmp_path):
     path = corpus["graph"]
     error = sql(path, "SELECT call,\n  functoin FROM calls", status=2)
+    assert "functoin" in sql(path, "SELECT functoin FROM calls", "--format", "json", status=2)
     assert "LINE 2:" in error and "^" in error and "without a query" in error
     assert 'Did you mean "launches"' in sql(path, "FROM lanches", status=2)
     assert "no trace" in sql("FROM calls", status=2)
