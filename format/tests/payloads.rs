@@ -467,6 +467,36 @@ fn a_later_version_may_have_payloads_elsewhere() {
     pack(&trace, &packed, &[], &[]).unwrap();
 }
 
+/// Of several, which no recorder writes, a reader takes the last.
+#[test]
+fn calls_with_several_snapshots_are_refused() {
+    let place = place("payloads-several");
+    let (raw, packed) = (place.join("raw.cutape"), place.join("packed.cutape"));
+    for several in [false, true] {
+        let mut builder = TraceBuilder::new(SIGNATURES);
+        for _ in 0..2 {
+            builder.record(0, record_kind::ENTER_SHORT, 0, &[0; 8]);
+            builder.record(0, record_kind::SNAPSHOT, 0, &[7; 40]);
+        }
+        if several {
+            builder.record(0, record_kind::SNAPSHOT, 0, &[8; 40]);
+        }
+        builder.short().write(&raw).unwrap();
+        let _ = fs::remove_file(&packed);
+        let kept = PayloadPolicies {
+            payloads: PayloadPolicy::Hash,
+            ..ALL
+        };
+        let done = pack_with_policies(&Trace::open(&raw).unwrap(), &packed, &[], &[], kept);
+        let said = done
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert_eq!(said.contains("a second SNAPSHOT"), several, "{said}");
+        assert_eq!(packed.exists(), !several);
+    }
+}
+
 proptest! {
     #[test]
     fn records_of_any_bytes_never_panic(

@@ -178,16 +178,25 @@ impl<'t> Reduction<'t> {
         let mut entered = None;
         let ChunkHead { thread, first, .. } = self.trace.chunk(chunk).head;
         let mut next = first;
+        let mut has_snapshot = false;
         for (at, head, record) in records(body) {
             if record_kind::is_enter(head.kind) {
                 entered = self.entered_call(head, record);
                 next = next.saturating_add(1);
+                has_snapshot = false;
             }
+            // A reader takes the last SNAPSHOT of a call; as a note it would come before others.
+            let is_second =
+                head.kind == record_kind::SNAPSHOT && std::mem::replace(&mut has_snapshot, true);
             let call = || entered.or_else(|| *before.get_or_init(|| self.entered_before(chunk)));
             // Records before the first ENTER are of the call before.
             let number = next.checked_sub(1);
             let change = number.and_then(|number| self.change(thread, number));
-            match self.record(head, record, &call, change, &mut replaced) {
+            let reduced = match is_second {
+                true => Err("a second SNAPSHOT of a call".to_owned()),
+                false => self.record(head, record, &call, change, &mut replaced),
+            };
+            match reduced {
                 Ok(Outcome::Replaced(head, record)) => put_record(&mut out, head, &record),
                 Ok(Outcome::Kept) => put_record(&mut out, head, record),
                 Ok(Outcome::Removed) => {}
