@@ -28,13 +28,7 @@ pub(crate) struct GpuTime {
 impl Replayed {
     /// Of a profile.
     pub fn new(mut profile: Profile) -> Self {
-        let number = profile.median_run();
-        let run = match number < profile.runs.len() {
-            true => profile.runs.swap_remove(number),
-            false => Run::default(),
-        };
-        // The other replays are not needed.
-        profile.runs.clear();
+        let run = profile.take_median_run();
         let mut times: FxHashMap<u64, GpuTime> = FxHashMap::default();
         for work in &run.work {
             let Some(call) = work.call else { continue };

@@ -63,8 +63,7 @@ impl Copies {
         recorded: u64,
         address: u64,
     ) -> Option<u64> {
-        let of_object = comparison.live_address(recorded, address);
-        of_object.or_else(|| self.pointers.live(address))
+        live(comparison, &self.pointers, recorded, address)
     }
 
     /// As [`RecordedMemory::proof`].
@@ -93,20 +92,6 @@ impl Copies {
         self.recorded.reads_pending(recorded)
     }
 
-    /// As [`Copies::live`], of memory that something is written to.
-    fn target(
-        &self,
-        comparison: &OneByOne<'_>,
-        recorded: u64,
-        address: u64,
-    ) -> Result<u64, MissingBytes> {
-        self.live(comparison, recorded, address).ok_or_else(|| {
-            MissingBytes(format!(
-                "where the program has the memory that was at {address:#x} is not known"
-            ))
-        })
-    }
-
     /// Rows in the program's memory, of which a recorded call names the first.
     fn live_rows(
         &self,
@@ -114,7 +99,7 @@ impl Copies {
         recorded: u64,
         (start, rows): &Copied,
     ) -> Result<Rows, MissingBytes> {
-        let live = self.target(comparison, recorded, *start)?;
+        let live = target(comparison, &self.pointers, recorded, *start)?;
         let moved = rows.iter().map(|&(address, length)| {
             let offset = address.wrapping_sub(*start);
             (live.wrapping_add(offset), length)
@@ -209,12 +194,8 @@ impl Copies {
         comparison: &OneByOne<'_>,
         call: u64,
     ) -> Result<(), MissingBytes> {
-        let shown = self.recorded.shown(call).iter();
-        for (_, one) in shown {
-            let start = self.start_of(comparison, one)?;
-            self.seen.put_all(one, start)?;
-        }
-        Ok(())
+        let mut shown = self.recorded.shown(call).iter();
+        shown.try_for_each(|(_, one)| put(comparison, &self.pointers, &mut self.seen, one))
     }
 
     /// Whether the program may poll anywhere.
@@ -228,8 +209,8 @@ impl Copies {
     }
 
     /// Puts what work in flight had written before a call, if the program has not seen it: with `all`,
-    /// also what the program has more likely written. What cannot be put is left out.
-    /// What `is_made` does not know to be enqueued by now, comes later.
+    /// also what the program has more likely written. What cannot be put is left out; what `is_made`
+    /// does not know to be enqueued by now, comes later.
     pub(crate) fn show_polled(
         &mut self,
         comparison: &OneByOne<'_>,
@@ -238,7 +219,7 @@ impl Copies {
         is_made: impl Fn(u64) -> bool,
     ) {
         for one in self.cassette.take_before(call, all, is_made) {
-            let _ = self.put_one(comparison, &one);
+            let _ = put(comparison, &self.pointers, &mut self.seen, &one);
         }
     }
 
@@ -258,11 +239,10 @@ impl Copies {
             self.show(comparison, recorded.index)?;
         }
         for one in self.recorded.proved(recorded.index) {
-            let start = self.start_of(comparison, one)?;
-            self.seen.put_all(one, start)?;
+            put(comparison, &self.pointers, &mut self.seen, one)?;
         }
         for one in self.cassette.take_after(recorded.index) {
-            self.put_one(comparison, &one)?;
+            put(comparison, &self.pointers, &mut self.seen, &one)?;
         }
         self.look(comparison, recorded.index, true);
         if recorded.has_notes() {
@@ -279,18 +259,6 @@ impl Copies {
         Ok(())
     }
 
-    fn put_one(&mut self, comparison: &OneByOne<'_>, one: &Written) -> Result<(), MissingBytes> {
-        let start = self.start_of(comparison, one)?;
-        self.seen.put_all(one, start)
-    }
-
-    /// Where the program has the memory.
-    fn start_of(&self, comparison: &OneByOne<'_>, one: &Written) -> Result<u64, MissingBytes> {
-        let (named, address) = one.memory.named;
-        let live = self.target(comparison, named, address)?;
-        Ok(live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start)))
-    }
-
     fn take(&mut self, id: (u32, u64), is_it: impl Fn(&Pending) -> bool) -> Option<Pending> {
         let copies = self.pending.get_mut(&id)?;
         let copy = copies.remove(copies.iter().position(is_it)?);
@@ -303,3 +271,40 @@ impl Copies {
 
 /// Rows of the program's memory: address, length.
 type Rows = Vec<(u64, u64)>;
+
+fn live(
+    comparison: &OneByOne<'_>,
+    pointers: &HostPointers,
+    recorded: u64,
+    address: u64,
+) -> Option<u64> {
+    let of_object = comparison.live_address(recorded, address);
+    of_object.or_else(|| pointers.live(address))
+}
+
+/// The same, of memory that something is written to.
+fn target(
+    comparison: &OneByOne<'_>,
+    pointers: &HostPointers,
+    recorded: u64,
+    address: u64,
+) -> Result<u64, MissingBytes> {
+    live(comparison, pointers, recorded, address).ok_or_else(|| {
+        MissingBytes(format!(
+            "where the program has the memory that was at {address:#x} is not known"
+        ))
+    })
+}
+
+/// Puts what work has written where the program has the memory.
+fn put(
+    comparison: &OneByOne<'_>,
+    pointers: &HostPointers,
+    seen: &mut Seen,
+    one: &Written,
+) -> Result<(), MissingBytes> {
+    let (named, address) = one.memory.named;
+    let live = target(comparison, pointers, named, address)?;
+    let start = live.wrapping_sub(address.wrapping_sub(one.memory.addresses.start));
+    seen.put_all(one, start)
+}

@@ -272,6 +272,14 @@ impl Profile {
         order.get(order.len() / 2).copied().unwrap_or(0)
     }
 
+    /// Takes that replay out, and drops the others; an empty one if there is none.
+    pub fn take_median_run(&mut self) -> Run {
+        let number = self.median_run();
+        let run = self.runs.get_mut(number).map(std::mem::take);
+        self.runs.clear();
+        run.unwrap_or_default()
+    }
+
     /// The function of a call.
     pub fn function(&self, call: u64) -> &str {
         self.calls.get(&call).map_or("?", |facts| &facts.function)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cutape_profile::{Clocks, Device, Method, Profile, Run, Summary, WorkKind};
+use cutape_profile::{Clocks, Device, Method, Profile, Summary, WorkKind};
 use serde::Serialize;
 
 use crate::columns::{Coding, Column, Columns};
@@ -50,10 +50,7 @@ impl GpuFacts {
     pub(crate) fn of(mut profile: Profile, columns: &mut Columns) -> Self {
         let summary = Summary::of(&profile);
         let runs = profile.runs.len();
-        let run = match summary.run < runs {
-            true => profile.runs.swap_remove(summary.run),
-            false => Run::default(),
-        };
+        let run = profile.take_median_run();
         let mut names = Dictionary::default();
         let mut streams = Dictionary::default();
         let (begin, end) = run.span();

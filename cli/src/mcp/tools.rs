@@ -82,10 +82,9 @@ pub(super) const TOOLS: [Tool; 9] = [
     },
     Tool {
         name: "sql",
-        about: "Answers a query in DuckDB's SQL about traces or folders of traces. Tables: traces, \
-                calls, launches, graph_launches, graph_kernels, copies, waits, objects, memory, \
-                images, ranges, findings; without a query, the answer lists their columns. Times \
-                are host times in ns. One statement; it can use no files.",
+        about: "Answers a query in DuckDB's SQL about traces or folders of traces. Ask without a \
+                query first: the answer lists the tables and their columns. Times are host times \
+                in ns. One statement; it can use no files.",
         operands: &[
             Operand::Traces,
             Operand::Word("query", "One statement of SQL."),

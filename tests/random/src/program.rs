@@ -1,7 +1,5 @@
 //! A random program: data that is kept as JSON, and run as text by `interpreter.c`.
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize};
 
 /// The number of an object of the program.
@@ -323,33 +321,6 @@ impl Program {
     pub fn has_silent_waits(&self) -> bool {
         let mut actions = self.operations.iter().map(|operation| &operation.action);
         actions.any(|action| matches!(action, Action::Poll { .. } | Action::Signal { .. }))
-    }
-
-    /// Whether the CPU learns without a call that work is complete, and writes memory before its next
-    /// call: what was there meanwhile is in no recording.
-    pub fn hides_results(&self) -> bool {
-        let actions = self.operations.iter().map(|operation| &operation.action);
-        // Those that a host function sets, or a thread that has learned something.
-        let mut flags: HashSet<Id> = actions
-            .filter_map(|action| match action {
-                Action::Signal { flag, .. } => Some(*flag),
-                _ => None,
-            })
-            .collect();
-        let mut threads = HashSet::new();
-        for Operation { thread, action } in &self.operations {
-            match action {
-                Action::Poll { .. } => _ = threads.insert(*thread),
-                Action::Await { flag } if flags.contains(flag) => _ = threads.insert(*thread),
-                Action::Post { flag } if threads.contains(thread) => _ = flags.insert(*flag),
-                Action::Fill { .. } if threads.contains(thread) => return true,
-                Action::Await { .. } | Action::Post { .. } => {}
-                // Of memory of the host it makes no call.
-                Action::Fill { .. } | Action::Read { .. } => {}
-                _ => _ = threads.remove(thread),
-            }
-        }
-        false
     }
 
     /// How many devices it uses.

@@ -32,8 +32,8 @@ pub enum Property {
     Checked,
     /// A replay has no divergence.
     Replayed,
-    /// Run again on the answers of a cassette, it prints the same; of programs that show in calls what
-    /// they read.
+    /// Run again on the answers of the recording, it prints the same. Programs whose CPU learns without
+    /// a call that work is complete are left out.
     Played,
 }
 
