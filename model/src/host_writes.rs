@@ -173,10 +173,14 @@ impl HostWrites {
     /// All work that is complete; to be called behind the last call. Work that is not, without a proof.
     pub fn completed(mut self) -> Vec<CompletedWrite> {
         self.return_before(Moment::MAX);
-        let pending = self.pending.into_iter().map(|(.., write)| CompletedWrite {
-            write,
-            proof: CompletedBy::None,
-        });
+        let pending = self
+            .pending
+            .into_iter()
+            .map(|(stream, _, write)| CompletedWrite {
+                write,
+                stream: Some(stream),
+                proof: CompletedBy::None,
+            });
         self.completed
             .unwrap_or_default()
             .into_iter()
@@ -245,6 +249,7 @@ impl HostWrites {
                         self.completed.iter_mut().for_each(|all| {
                             all.push(CompletedWrite {
                                 write: old.clone(),
+                                stream: Some(stream),
                                 proof: CompletedBy::With(write.call),
                             });
                         });
@@ -256,6 +261,7 @@ impl HostWrites {
             Returned::Finished(writes) => {
                 let completed = writes.into_iter().map(|write| CompletedWrite {
                     write,
+                    stream: None,
                     proof: CompletedBy::Call(call, time),
                 });
                 self.completed
@@ -291,6 +297,7 @@ impl HostWrites {
             if let Some(completed) = completed.as_mut().filter(|_| is_done) {
                 completed.push(CompletedWrite {
                     write: write.clone(),
+                    stream: Some(*stream),
                     proof: CompletedBy::Call(call, time),
                 });
                 if proved.len() >= MOST_RECENT {
@@ -322,8 +329,9 @@ impl HostWrites {
             };
             entered < *until && is_proved
         });
-        completed.extend(again.map(|((.., write), _)| CompletedWrite {
+        completed.extend(again.map(|((stream, _, write), _)| CompletedWrite {
             write: write.clone(),
+            stream: Some(*stream),
             proof: CompletedBy::Also(call, time),
         }));
     }
@@ -528,7 +536,7 @@ impl HostWrites {
                 OrderEffect::ProvedContext { .. } => Some(self.work.order.unknown(call.ticks)),
                 _ => None,
             };
-            let look = looked(call).filter(|_| effects.function.waits != Waits::No);
+            let look = looked(call);
             let ordered = ordered(call, returned);
             match (look, known) {
                 (Some(look), Some(known)) => {

@@ -71,6 +71,8 @@ pub(crate) struct Written {
 pub(crate) struct Work {
     /// The call that enqueues it.
     call: u64,
+    /// Its stream, by a number.
+    stream: Option<u32>,
     /// Where it may write.
     bytes: Range<u64>,
     /// When the recorder had looked before it, in ticks.
@@ -121,10 +123,11 @@ impl Work {
         };
         let works = writes.iter();
         let works = works.filter(|one| !matches!(one.proof, CompletedBy::Also(..)));
-        let works = works.filter_map(|CompletedWrite { write, .. }| {
+        let works = works.filter_map(|CompletedWrite { write, stream, .. }| {
             let (begun, is_known) = begun(write.call)?;
             Some(Self {
                 call: write.call,
+                stream: *stream,
                 is_known,
                 bytes: write.bytes.clone(),
                 begun,
@@ -388,19 +391,25 @@ pub(crate) fn written(
     let of_looks = looks.iter().enumerate();
     events.extend(of_looks.map(|(at, look)| (look.time, Event::Look(at))));
     let mut proved_by: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    // What a call does itself, it has done when the driver returns; what it waits for is known when the
+    // recorder has looked.
+    let mut proofs: FxHashMap<u64, u64> = FxHashMap::default();
     for (at, work) in works.iter().enumerate() {
         events.push((work.begun, Event::Begin(at)));
         if !work.is_known {
             events.extend(work.told.map(|call| (entered(call), Event::Told(at))));
         }
         for &(call, time) in &work.proofs {
-            let proved = proved_by.entry(call).or_default();
-            if proved.is_empty() {
-                events.push((time, Event::Proof(call)));
-            }
-            proved.push(at);
+            proved_by.entry(call).or_default().push(at);
+            let last = proofs.entry(call).or_default();
+            *last = time.max(*last);
         }
     }
+    events.extend(
+        proofs
+            .iter()
+            .map(|(&call, &time)| (time, Event::Proof(call))),
+    );
     events.sort_unstable();
     let mut account = Account {
         works,
@@ -615,7 +624,7 @@ impl Account<'_> {
             let Some(work) = self.works.get(at).filter(|work| !work.is_known) else {
                 continue;
             };
-            if work.proofs.first() != Some(&(call, time)) {
+            if work.proofs.first().is_none_or(|first| first.0 != call) {
                 continue;
             }
             let is_later = |other: &Work| {
@@ -623,7 +632,8 @@ impl Account<'_> {
                     let memory = &content.memory.addresses;
                     overlap(memory, &work.bytes) && overlap(memory, &other.bytes)
                 };
-                other.begun > work.begun && self.contents.values().any(|one| of_both(&one))
+                let is_behind = other.stream == work.stream && other.begun > work.begun;
+                is_behind && self.contents.values().any(|one| of_both(&one))
             };
             let mut running = self.running.iter().filter_map(|&at| self.works.get(at));
             if running.any(is_later) {

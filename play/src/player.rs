@@ -465,8 +465,8 @@ impl Player {
         };
         let own = state.thread();
         let thread = own.filter(|&thread| {
-            let own = state.threads.all.get_mut(thread);
-            own.is_some_and(|own| own.sees(&recorded))
+            let own = state.threads.all.get(thread);
+            own.is_some_and(|own| own.has_unseen(&recorded))
         });
         // The program learns from it that work is complete, which another call may have proved.
         let found_complete = sort == Sort::Poll && recorded.succeeded();
@@ -485,7 +485,7 @@ impl Player {
         match recorded.leave {
             Some(leave) if leave.result != 0 => {
                 if let Some(thread) = thread {
-                    self.see_memory(&mut state, thread, &recorded);
+                    self.see_passed(&mut state, thread, &recorded);
                 }
                 Turn::Return(leave.result)
             }
@@ -518,7 +518,7 @@ impl Player {
                 };
                 let Answer { recorded, shows } = *answer;
                 if let Some(thread) = shows {
-                    self.see_memory(&mut state, thread, &recorded);
+                    self.see_passed(&mut state, thread, &recorded);
                 }
                 let needs_driver = |param: &Param| matches!(param.role, Role::Get(_));
                 if result != 0 && function.params.iter().any(needs_driver) {
@@ -645,6 +645,14 @@ impl Player {
             .map(|function| copies.returned((trace, comparison), function, recorded));
         if let Some(Err(missing)) = seen {
             self.lack(state, missing, thread, recorded);
+        }
+    }
+
+    /// The same after a query: only now other threads go on that wait for what it shows.
+    fn see_passed(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
+        self.see_memory(state, thread, recorded);
+        if let Some(own) = state.threads.all.get_mut(thread) {
+            own.saw(recorded);
         }
     }
 

@@ -267,12 +267,15 @@ impl<'t> Thread<'t> {
         self.calls.get(first).map(|call| call.index)
     }
 
-    /// Whether the notes of that call are yet to be seen; they are then.
-    pub(crate) fn sees(&mut self, call: &Call<'_>) -> bool {
-        let before = self.unseen.len();
+    /// Whether the notes of that call are yet to be seen.
+    pub(crate) fn has_unseen(&self, call: &Call<'_>) -> bool {
+        self.unseen().any(|other| other.index == call.index)
+    }
+
+    /// The program has seen what the notes of that call show.
+    pub(crate) fn saw(&mut self, call: &Call<'_>) {
         let calls = &self.calls;
         self.unseen
             .retain(|&at| calls.get(at).is_none_or(|other| other.index != call.index));
-        self.unseen.len() != before
     }
 }

@@ -43,6 +43,8 @@ pub struct PendingWrite {
 pub struct CompletedWrite {
     /// What it has written.
     pub write: PendingWrite,
+    /// Its stream, by a number; `None` of a call that has done it when it returns.
+    pub stream: Option<u32>,
     /// What proves that it is complete.
     pub proof: CompletedBy,
 }
