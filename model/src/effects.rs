@@ -138,15 +138,6 @@ impl Action {
             | Family::UserReferences(_) => Self::None,
         }
     }
-
-    /// True if the work of a call on a stream cannot still run when the call returns, or is no
-    /// work.
-    fn submits_nothing(self) -> bool {
-        matches!(
-            self,
-            Self::EventRecord | Self::WaitEvent | Self::BeginCapture | Self::EndCapture
-        )
-    }
 }
 
 /// True if the function uses handles of that kind.
@@ -236,15 +227,13 @@ impl Effects {
             Family::Launch(LaunchOp::Config(launch)) => Some(usize::from(launch.config)),
             _ => None,
         };
-        let has_stream = function.stream.is_some() || config.is_some();
-        let in_default_stream =
-            !has_stream && matches!(function.family, Family::Copy(_) | Family::Memset);
+        let in_default_stream = function.works_in_default_stream();
         Self {
             function,
             action,
             graph,
             in_default_stream,
-            submits: has_stream && function.waits == Waits::No && !action.submits_nothing(),
+            submits: function.enqueues_in_stream(),
             only_submits: objects.is_empty()
                 && unobserved.is_empty()
                 && function.waits == Waits::No

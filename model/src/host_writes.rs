@@ -100,6 +100,10 @@ impl Returned {
     }
 }
 
+fn is_within(bytes: &Range<u64>, memory: &Range<u64>) -> bool {
+    memory.start <= bytes.start && bytes.end <= memory.end
+}
+
 /// What a call does to the order.
 fn ordered(call: &Call<'_>, effect: OrderEffect) -> Returned {
     Returned::Ordered {
@@ -274,9 +278,8 @@ impl HostWrites {
                 return;
             }
             Returned::Ended(gone) => {
-                let is_gone =
-                    |bytes: &Range<u64>| gone.start <= bytes.start && bytes.end <= gone.end;
-                self.pending.retain(|(_, _, write)| !is_gone(&write.bytes));
+                self.pending
+                    .retain(|(_, _, write)| !is_within(&write.bytes, &gone));
                 return;
             }
             Returned::Known(clock) => return self.may_know(call, time, &clock),
@@ -589,7 +592,12 @@ impl HostWrites {
                 let context = start;
                 ordered(call, OrderEffect::ProvedContext { context, entered })
             }
-            Kind::HostMemory | Kind::Registration | Kind::Memory => Returned::Ended(start..end),
+            Kind::HostMemory | Kind::Registration | Kind::Memory => {
+                // A call that returns later cannot show what was written there.
+                self.proved
+                    .retain(|((.., write), _)| !is_within(&write.bytes, &(start..end)));
+                Returned::Ended(start..end)
+            }
             Kind::GraphExec => {
                 self.launched.remove(&start);
                 return;

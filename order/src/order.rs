@@ -75,6 +75,8 @@ struct ContextWork {
     /// When the last call in the legacy default stream had returned that enqueued work there,
     /// recorded an event or waited for one.
     legacy: Moment,
+    /// When the last call in a blocking stream had returned that enqueued work there or made it wait.
+    in_blocking: Moment,
     /// The legacy default stream.
     legacy_stream: Option<u32>,
 }
@@ -261,7 +263,31 @@ impl<S: BuildHasher + Default> Order<S> {
             state.last = state.last.max(returned);
             state.behind_legacy = state.behind_legacy.max(legacy.min(entered));
         }
+        self.note_blocking(stream, returned);
         true
+    }
+
+    fn note_blocking(&mut self, stream: u32, returned: Moment) {
+        if let Some(state) = self.streams.get(&stream)
+            && state.kind == StreamKind::Blocking
+            && let Some(work) = self.contexts.get_mut(state.context)
+        {
+            work.in_blocking = work.in_blocking.max(returned);
+        }
+    }
+
+    /// Whether work that is enqueued in the stream next orders work of other streams that was not
+    /// ordered before, though nothing has to be known of its own.
+    pub fn passes_order_on(&self, stream: u32) -> bool {
+        let Some(state) = self.streams.get(&stream) else {
+            return false;
+        };
+        let work = self.contexts.get(state.context);
+        work.is_some_and(|work| match state.kind {
+            StreamKind::Legacy => work.in_blocking > work.legacy,
+            StreamKind::Blocking => work.legacy > state.behind_legacy,
+            StreamKind::NonBlocking | StreamKind::Unknown => false,
+        })
     }
 
     /// The stream's next work comes after this, by a call that had returned at that moment.
@@ -459,6 +485,7 @@ impl<S: BuildHasher + Default> Order<S> {
             waits.retain(|(_, clock)| !self.pending(clock).is_empty());
             waits.push((returned, clock.clone()));
             self.blocking_waits.insert(context, waits);
+            self.note_blocking(stream, returned);
         }
         self.marked(stream, entered, returned);
     }

@@ -1,9 +1,9 @@
 //! Which calls change nothing: of those a program may make any number, and a recording that is paused
-//! leaves them out.
+//! leaves them out. And which give the device work.
 
 use crate::family::{
-    ContextOp, DeviceOp, EventOp, Family, FunctionOp, GraphOp, HostMemoryOp, MemoryOp, PointerOp,
-    StreamOp,
+    ContextOp, DeviceOp, EventOp, Family, FunctionOp, GraphOp, HostMemoryOp, LaunchOp, MemoryOp,
+    PointerOp, StreamOp,
 };
 use crate::model::{Function, Role, Waits};
 
@@ -70,6 +70,28 @@ impl Function {
             // What is recorded later may use what these calls name.
             _ => self.only_asks() && !self.params.iter().any(|param| names_object(param.role)),
         }
+    }
+
+    /// Whether it has a stream, as an argument or in a launch's configuration.
+    pub fn has_stream(&self) -> bool {
+        self.stream.is_some() || matches!(self.family, Family::Launch(LaunchOp::Config(_)))
+    }
+
+    /// Whether a successful call puts work into its stream, which may still run when it returns.
+    pub fn enqueues_in_stream(&self) -> bool {
+        let only_orders = matches!(
+            self.family,
+            Family::Event(EventOp::Record)
+                | Family::Stream(
+                    StreamOp::WaitEvent | StreamOp::BeginCapture | StreamOp::EndCapture
+                )
+        );
+        self.has_stream() && self.waits == Waits::No && !only_orders
+    }
+
+    /// Whether it has no stream, and its work is in the default stream.
+    pub fn works_in_default_stream(&self) -> bool {
+        !self.has_stream() && matches!(self.family, Family::Copy(_) | Family::Memset)
     }
 
     /// Whether the roles of the parameters say that it returns something and does nothing else.

@@ -149,6 +149,9 @@ pub(crate) struct Plan {
     /// It tells something about the order of work. Then the leave record is generic while work is
     /// followed.
     pub(crate) tells_order: bool,
+    /// It tells nothing of that but that it enqueues work, which may pass the order of the default
+    /// stream on.
+    pub(crate) enqueues: bool,
     /// If `leave` is `Value`, or `ValueByAttribute` with `bytes` unknown.
     pub(crate) value: Output,
     pub(crate) value_form: ValueForm,
@@ -200,6 +203,7 @@ const EMPTY: Plan = Plan {
     pre_call: PreCall::Nothing,
     leave: LeaveForm::Generic,
     tells_order: false,
+    enqueues: false,
     value: NO_OUTPUT,
     value_form: ValueForm::new(0, false),
     is_scattered: false,
@@ -268,6 +272,8 @@ pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Pl
     plan.owned = hooks.owned;
     plan.waits = call_order::is_proved_by(function);
     plan.tells_order = call_order::is_told_by(function);
+    plan.enqueues =
+        !plan.tells_order && (function.enqueues_in_stream() || function.works_in_default_stream());
     let is_launch = matches!(
         function.family,
         Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_))

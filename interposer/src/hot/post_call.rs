@@ -128,6 +128,12 @@ fn leave_fast<const MAKES_ROOM: bool>(
     plan: &Plan,
     ticks: u64,
 ) -> LeaveOutcome {
+    if plan.enqueues && followed_work::any() {
+        cold_path();
+        if frame.result as i32 == 0 {
+            followed_work::enqueued_beside(thread, frame);
+        }
+    }
     if plan.tells_order {
         cold_path();
         if followed_work::any() {

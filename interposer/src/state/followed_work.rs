@@ -7,9 +7,10 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::{HashMap, HashSet};
 
+use cutape_driver::types::CUlaunchConfig;
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};
 use cutape_registry::{
-    Function, Kind, STREAM_LEGACY, STREAM_PER_THREAD, Waits, canonical_stream, id,
+    Family, Function, Kind, LaunchOp, STREAM_LEGACY, STREAM_PER_THREAD, Waits, canonical_stream, id,
 };
 
 use crate::call_order::Tells;
@@ -18,9 +19,11 @@ use crate::driver::ask;
 use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
+use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::queries::{current_context, is_capturing, is_of_device, is_shared_with_host};
+use crate::state::captures;
 
 /// CU_STREAM_NON_BLOCKING of cuda.h.
 const NON_BLOCKING: u32 = 1;
@@ -210,9 +213,13 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
     match Tells::of(function) {
         Tells::Nothing => {}
         Tells::Waits => wait(thread, frame, now),
-        Tells::Fills(at) if !is_shared_with_host(frame.word(at)) => {}
-        Tells::Copies(operands) if operands.iter().all(|&at| is_of_device(frame.word(at))) => {}
-        Tells::CopiesDescribed(shape) if is_within_device(frame, shape) => {}
+        Tells::Fills(at) if !is_shared_with_host(frame.word(at)) => enqueued_beside(thread, frame),
+        Tells::Copies(operands) if operands.iter().all(|&at| is_of_device(frame.word(at))) => {
+            enqueued_beside(thread, frame);
+        }
+        Tells::CopiesDescribed(shape) if is_within_device(frame, shape) => {
+            enqueued_beside(thread, frame);
+        }
         Tells::WaitsForDefault | Tells::Fills(_) | Tells::Copies(_) | Tells::CopiesDescribed(_) => {
             let stream = stream(thread, function, 0);
             FOLLOWED.lock().order.complete_with_work(stream, now);
@@ -276,6 +283,29 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
                 }
             }
         }
+    }
+}
+
+/// After a successful call that enqueues work, while other work is followed: the work of this one
+/// may pass the order of the default stream on.
+#[cold]
+pub(crate) fn enqueued_beside(thread: &Thread, frame: &Frame) {
+    let _errno = Errno::keep();
+    let function = frame.description();
+    let handle = match (function.family, function.stream) {
+        (Family::Launch(LaunchOp::Config(launch)), _) => {
+            let config = frame.word(launch.config) as *const CUlaunchConfig;
+            // SAFETY: the driver has read it in this call, and launched with it.
+            unsafe { (&raw const (*config).hStream).read_unaligned() as u64 }
+        }
+        (_, at) => at.map_or(0, |at| frame.word(at)),
+    };
+    let stream = stream(thread, function, handle);
+    let passes_on = FOLLOWED.lock().order.passes_order_on(stream);
+    // The driver is asked without the lock.
+    if passes_on && !(captures::any() && is_capturing(function, handle)) {
+        let mut followed = FOLLOWED.lock();
+        followed.order.submit(stream, frame.start, clock::ticks());
     }
 }
 
