@@ -9,7 +9,7 @@ use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_model::{HostWrites, ObjectId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::history::{Memory, WORD, Written, fits, time_of_look};
+use crate::history::{Memory, Part, WORD, Written, fits, time_of_look};
 
 /// A look of the recorder.
 struct Look {
@@ -295,13 +295,19 @@ fn all_written(
 
 /// Words of a look; the last call whose work may have written them.
 fn written(look: &Look, bytes: &[u8], words: &[Range<usize>], call: u64) -> Option<Written> {
-    let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     for word in words {
         let address = look.address + word.start as u64;
         let word = bytes.get(word.clone()).unwrap_or_default();
         match parts.last_mut() {
-            Some((at, part)) if *at + part.len() as u64 == address => part.extend(word),
-            _ => parts.push((address, word.to_vec())),
+            Some(part) if part.address + part.bytes.len() as u64 == address => {
+                part.bytes.extend(word);
+            }
+            _ => parts.push(Part {
+                address,
+                bytes: word.to_vec(),
+                found: look.time,
+            }),
         }
     }
     (!parts.is_empty()).then(|| Written {

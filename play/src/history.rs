@@ -56,11 +56,19 @@ pub(crate) fn time_of_look(call: &Call<'_>, is_after: bool) -> u64 {
     }
 }
 
+/// Bytes without gaps that the recorder found at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) address: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// When it had read them, in ticks.
+    pub(crate) found: u64,
+}
+
 /// What work has written to it.
 pub(crate) struct Written {
     pub(crate) memory: Memory,
-    /// Parts without gaps: address, bytes.
-    pub(crate) parts: Vec<(u64, Vec<u8>)>,
+    pub(crate) parts: Vec<Part>,
     /// Why the bytes are not known.
     pub(crate) missing: Option<String>,
     /// The last call whose work may have written it.
@@ -297,19 +305,26 @@ impl Content {
     /// What words hold that the work of a call has written; `None` of none.
     fn written(&self, words: impl Iterator<Item = usize>, call: u64) -> Option<Written> {
         let words: BTreeSet<usize> = words.collect();
-        let mut parts: Vec<Range<usize>> = Vec::new();
-        for part in words.into_iter().map(|word| self.word(word)) {
+        let mut parts: Vec<(Range<usize>, u64)> = Vec::new();
+        for word in words {
+            let found = self.changed.get(word).copied().unwrap_or_default();
+            let part = self.word(word);
             match parts.last_mut() {
-                Some(last) if last.end == part.start => last.end = part.end,
-                _ => parts.push(part),
+                Some((last, time)) if last.end == part.start && *time == found => {
+                    last.end = part.end;
+                }
+                _ => parts.push((part, found)),
             }
         }
         let start = self.memory.addresses.start;
-        let parts = parts.into_iter().filter_map(|part| {
-            let address = start.saturating_add(part.start as u64);
-            Some((address, self.bytes.get(part)?.to_vec()))
+        let parts = parts.into_iter().filter_map(|(part, found)| {
+            Some(Part {
+                address: start.saturating_add(part.start as u64),
+                bytes: self.bytes.get(part)?.to_vec(),
+                found,
+            })
         });
-        let parts: Vec<(u64, Vec<u8>)> = parts.collect();
+        let parts: Vec<Part> = parts.collect();
         (!parts.is_empty()).then(|| Written {
             memory: self.memory.clone(),
             parts,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use cutape_model::ObjectId;
 use rustc_hash::FxHashMap;
 
-use crate::history::{Look, Memory, WORD, Written};
+use crate::history::{Look, Memory, Part, WORD, Written};
 use crate::memory;
 use crate::values::MissingBytes;
 
@@ -16,8 +16,16 @@ struct Content {
     /// Where it is in the recording.
     recorded: u64,
     bytes: Vec<u8>,
-    /// By word: the last recorded call whose work has written there.
-    writers: Vec<u64>,
+    words: Vec<Word>,
+}
+
+/// What has been written to a word.
+#[derive(Clone, Default)]
+struct Word {
+    /// The last recorded call whose work has written there, of those whose bytes the player has.
+    writer: u64,
+    /// When the recorder had found what was put there last, in ticks.
+    found: u64,
 }
 
 /// By allocation of the recording.
@@ -37,12 +45,12 @@ impl Seen {
             // An earlier allocation there has ended.
             self.0.retain(|_, known| !overlaps(known, start, length));
             let bytes = memory::read(start, length as usize)?;
-            let writers = vec![0; bytes.len().div_ceil(WORD as usize)];
+            let words = vec![Word::default(); bytes.len().div_ceil(WORD as usize)];
             let content = Content {
                 start,
                 recorded: memory.addresses.start,
                 bytes,
-                writers,
+                words,
             };
             self.0.insert(memory.id, content);
         }
@@ -76,9 +84,8 @@ impl Seen {
             return false;
         };
         let mut is_put = true;
-        for (address, bytes) in &written.parts {
-            let offset = address.wrapping_sub(from);
-            is_put &= content.put(*address, offset, bytes, written.call);
+        for part in &written.parts {
+            is_put &= content.put(part, part.address.wrapping_sub(from), written.call);
         }
         is_put
     }
@@ -101,9 +108,11 @@ impl Seen {
                 content.read(address, length);
                 let from = address.saturating_sub(content.start) / WORD;
                 let end = address.saturating_add(length).saturating_sub(content.start);
-                let words = from as usize..(end.div_ceil(WORD) as usize).min(content.writers.len());
-                let writers = content.writers.get_mut(words).unwrap_or_default();
-                writers.iter_mut().for_each(|last| *last = call.max(*last));
+                let words = from as usize..(end.div_ceil(WORD) as usize).min(content.words.len());
+                let words = content.words.get_mut(words).unwrap_or_default();
+                words
+                    .iter_mut()
+                    .for_each(|word| word.writer = call.max(word.writer));
             }
         }
     }
@@ -115,9 +124,15 @@ fn overlaps(content: &Content, address: u64, length: u64) -> bool {
 }
 
 impl Content {
-    /// Puts bytes, in words, at an offset and where the recording had them; not over what the work of
-    /// a later call has written.
-    fn put(&mut self, address: u64, offset: u64, bytes: &[u8], call: u64) -> bool {
+    /// Puts a part that the work of a call has written at an offset, word by word; not over what the
+    /// work of a later call has written or the recorder has found later, and not again: what differs
+    /// then, the program has written.
+    fn put(&mut self, part: &Part, offset: u64, call: u64) -> bool {
+        let Part {
+            address,
+            ref bytes,
+            found,
+        } = *part;
         let live = self.start.wrapping_add(offset);
         let known = self.bytes.get_mut(offset as usize..);
         let known = known.and_then(|known| known.get_mut(..bytes.len()));
@@ -130,10 +145,11 @@ impl Content {
             let end = at + (WORD - (address + at as u64) % WORD) as usize;
             let word = at..end.min(bytes.len());
             at = word.end;
-            let writer = self
-                .writers
+            let state = self
+                .words
                 .get_mut((offset as usize + word.start) / WORD as usize);
-            let is_last = writer.as_ref().is_none_or(|last| **last <= call);
+            let is_last = |state: &Word| state.writer <= call && state.found < found;
+            let is_last = state.as_deref().is_none_or(is_last);
             let (Some(old), Some(new), Some(there)) = (
                 known.get_mut(word.clone()),
                 bytes.get(word.clone()),
@@ -144,8 +160,8 @@ impl Content {
             if !is_last {
                 continue;
             }
-            if let Some(last) = writer {
-                *last = call;
+            if let Some(state) = state {
+                state.found = found;
             }
             // Else the program has written there since.
             if there == old && there != new {
