@@ -9,7 +9,7 @@
 use cutape_diff::OneByOne;
 use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_registry::{Function, Waits};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::call_id::CallId;
 use crate::cassette::Cassette;
@@ -43,6 +43,10 @@ pub(crate) struct Copies {
     /// By thread and number.
     pending: FxHashMap<(u32, u64), Vec<Pending>>,
     seen: Seen,
+    /// Recorded calls that the program has made and that show something of memory.
+    returned: FxHashSet<u64>,
+    /// By call: what the program knows already, and the recorder had not found then.
+    behind: FxHashMap<u64, Vec<Written>>,
 }
 
 impl Copies {
@@ -53,6 +57,8 @@ impl Copies {
             cassette: Cassette::of(trace),
             pending: FxHashMap::default(),
             seen: Seen::default(),
+            returned: FxHashSet::default(),
+            behind: FxHashMap::default(),
         }
     }
 
@@ -79,7 +85,7 @@ impl Copies {
     /// Whether a recorded call tells the program of work of that call or of a later one of its thread.
     pub(crate) fn tells_of(&self, recorded: u64, call: &Call<'_>) -> bool {
         let mut shown = self.recorded.shown(recorded).iter();
-        shown.any(|(thread, one)| *thread == call.thread && one.call >= call.index)
+        shown.any(|one| one.thread == call.thread && one.written.call >= call.index)
     }
 
     /// As [`RecordedMemory::is_seen`].
@@ -194,8 +200,16 @@ impl Copies {
         comparison: &OneByOne<'_>,
         call: u64,
     ) -> Result<(), MissingBytes> {
-        let mut shown = self.recorded.shown(call).iter();
-        shown.try_for_each(|(_, one)| put(comparison, &self.pointers, &mut self.seen, one))
+        for one in self.recorded.shown(call) {
+            match one.after {
+                Some(after) if !self.returned.contains(&after) => {
+                    let behind = self.behind.entry(after).or_default();
+                    behind.push(one.written.clone());
+                }
+                _ => put(comparison, &self.pointers, &mut self.seen, &one.written)?,
+            }
+        }
+        Ok(())
     }
 
     /// Whether the program may poll anywhere.
@@ -245,6 +259,12 @@ impl Copies {
             put(comparison, &self.pointers, &mut self.seen, &one)?;
         }
         self.look(comparison, recorded.index, true);
+        if self.recorded.is_seen(recorded.index) {
+            self.returned.insert(recorded.index);
+        }
+        for one in self.behind.remove(&recorded.index).unwrap_or_default() {
+            put(comparison, &self.pointers, &mut self.seen, &one)?;
+        }
         if recorded.has_notes() {
             for note in recorded.notes() {
                 let Note::Readback(note, _) = note else {

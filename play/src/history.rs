@@ -66,6 +66,7 @@ pub(crate) struct Part {
 }
 
 /// What work has written to it.
+#[derive(Clone)]
 pub(crate) struct Written {
     pub(crate) memory: Memory,
     pub(crate) parts: Vec<Part>,

@@ -1,6 +1,7 @@
 //! What a recording knows of host memory that the device can write: the bytes that copies brought,
 //! what other work has written, and which call proved that.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cutape_format::layout::field;
@@ -13,6 +14,15 @@ use crate::history::{At, Look, Memory, Value, Work, Written, fits, time_of_look,
 use crate::rows::read_by;
 use crate::threads::known;
 
+/// What work has written that the program may know without a proof.
+pub(crate) struct Shown {
+    /// The thread whose work it is.
+    pub(crate) thread: u32,
+    /// After this call the recorder had found that nothing of it was there.
+    pub(crate) after: Option<u64>,
+    pub(crate) written: Written,
+}
+
 /// What it knows.
 #[derive(Default)]
 pub(crate) struct RecordedMemory {
@@ -22,9 +32,8 @@ pub(crate) struct RecordedMemory {
     looked: FxHashMap<(u64, bool), Vec<Look>>,
     /// By call that proves work complete: what that has written.
     proved: FxHashMap<u64, Vec<Written>>,
-    /// The same by call that may have told the program of it without a proof; and the thread whose work
-    /// it is.
-    shown: FxHashMap<u64, Vec<(u32, Written)>>,
+    /// The same by call that may have told the program of it without a proof.
+    shown: FxHashMap<u64, Vec<Shown>>,
     /// By thread: its calls that prove work complete which has written such memory, and when.
     proofs: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Calls with a part of memory that has to be seen.
@@ -126,8 +135,13 @@ impl RecordedMemory {
                     // Of calls in progress at once, any may be the first when the program is played;
                     // a graph may tell of its own work.
                     if memory.call == call || returned < of_call(call).1 {
+                        let shown = by_last_look(memory, &looks, of_call(call).1);
                         let told = found.shown.entry(call).or_default();
-                        told.push((thread, memory));
+                        told.extend(shown.into_iter().map(|(after, written)| Shown {
+                            thread,
+                            after,
+                            written,
+                        }));
                     }
                 }
             }
@@ -231,8 +245,8 @@ impl RecordedMemory {
     }
 
     /// What work has written that is complete as soon as the work of a call begins which may tell
-    /// the program of that; and the thread whose work it is.
-    pub(crate) fn shown(&self, call: u64) -> &[(u32, Written)] {
+    /// the program of that.
+    pub(crate) fn shown(&self, call: u64) -> &[Shown] {
         self.shown.get(&call).map_or(&[], Vec::as_slice)
     }
 
@@ -262,6 +276,30 @@ impl RecordedMemory {
     pub(crate) fn reads_pending(&self, call: u64) -> bool {
         self.readers_of_pending.contains(&call)
     }
+}
+
+/// The same in parts, by the last call since a time after which the recorder had looked there and not
+/// found them.
+fn by_last_look(written: Written, looks: &[Look], since: u64) -> BTreeMap<Option<u64>, Written> {
+    let here = looks.iter().filter(|look| {
+        look.memory.id == written.memory.id && look.waited.is_some() && look.time >= since
+    });
+    let here: Vec<&Look> = here.collect();
+    let mut by_look: BTreeMap<Option<u64>, Written> = BTreeMap::new();
+    let Written { parts, .. } = &written;
+    for part in parts {
+        let earlier = here.iter().filter(|look| look.time < part.found);
+        let last = earlier.max_by_key(|look| look.time);
+        let call = last.and_then(|look| look.waited).map(|(call, _)| call);
+        let of_look = by_look.entry(call).or_insert_with(|| Written {
+            memory: written.memory.clone(),
+            parts: Vec::new(),
+            missing: written.missing.clone(),
+            call: written.call,
+        });
+        of_look.parts.push(part.clone());
+    }
+    by_look
 }
 
 /// Whether the program gives the bytes that a call writes, or the call has them when it returns.
