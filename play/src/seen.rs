@@ -110,9 +110,11 @@ impl Seen {
                 let end = address.saturating_add(length).saturating_sub(content.start);
                 let words = from as usize..(end.div_ceil(WORD) as usize).min(content.words.len());
                 let words = content.words.get_mut(words).unwrap_or_default();
-                words
-                    .iter_mut()
-                    .for_each(|word| word.writer = call.max(word.writer));
+                for word in words {
+                    // What was put there before, is gone.
+                    word.found = 0;
+                    word.writer = call.max(word.writer);
+                }
             }
         }
     }
