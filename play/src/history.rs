@@ -159,6 +159,10 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
+fn covers(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start <= other.start && other.end <= one.end
+}
+
 /// The content of an allocation, and when each word was found to have changed.
 struct Content {
     memory: Memory,
@@ -504,9 +508,13 @@ impl Account<'_> {
             }
         }
         self.running.insert(at);
+        // Before it the recorder has looked: at what it writes, or if that is not known at all.
         self.unlooked.retain(|&(other, _)| {
             let other = self.works.get(other);
-            other.is_some_and(|other| !overlap(&other.bytes, &work.bytes))
+            other.is_some_and(|other| match work.is_known {
+                true => !covers(&work.bytes, &other.bytes),
+                false => !overlap(&other.bytes, &work.bytes),
+            })
         });
         self.told.retain_mut(|one| {
             let Some(told) = self.works.get(one.work) else {
@@ -516,10 +524,7 @@ impl Account<'_> {
             if told.told != Some(work.call) {
                 one.others.push(work.bytes.clone());
             }
-            let Range { start, end } = &told.bytes;
-            !one.others
-                .iter()
-                .any(|other| other.start <= *start && *end <= other.end)
+            !one.others.iter().any(|other| covers(other, &told.bytes))
         });
     }
 
