@@ -86,6 +86,8 @@ pub(crate) struct Work {
     bytes: Range<u64>,
     /// When the recorder had looked before it, in ticks.
     begun: u64,
+    /// When the recorder had taken it in at the latest, in ticks.
+    followed: u64,
     /// The call that may have told the program that it is complete.
     told: Option<u64>,
     /// The calls that prove it complete, and when.
@@ -105,10 +107,11 @@ pub(crate) enum At {
 
 impl Work {
     /// That of all writes; `begun` says of a call when the recorder had looked, and whether the bytes
-    /// are known without its looks.
+    /// are known without its looks; `followed`, when the recorder had taken it in.
     pub(crate) fn all(
         writes: &[CompletedWrite],
         begun: impl Fn(u64) -> Option<(u64, bool)>,
+        followed: impl Fn(u64) -> u64,
     ) -> Vec<Self> {
         let mut proofs: FxHashMap<(u64, u64), Vec<(u64, u64)>> = FxHashMap::default();
         for one in writes {
@@ -140,6 +143,7 @@ impl Work {
                 is_known,
                 bytes: write.bytes.clone(),
                 begun,
+                followed: followed(write.call),
                 told: write.known_since,
                 proofs: proof(write.call, write.bytes.start),
             })
@@ -379,14 +383,16 @@ struct Told {
 /// What is known at a time.
 struct Account<'a> {
     works: &'a [Work],
+    /// When a call was entered.
+    entered: &'a dyn Fn(u64) -> u64,
     /// By call that proves it.
     proved_by: FxHashMap<u64, Vec<usize>>,
     contents: FxHashMap<ObjectId, Content>,
     /// Work that is not proved complete.
     running: BTreeSet<usize>,
     told: Vec<Told>,
-    /// Work that is proved complete in memory where the recorder has not looked after a call since, and
-    /// the call that proves it.
+    /// Work that a call has proved complete before the recorder had taken it in, in memory where it has
+    /// not looked after a call since; and that call.
     unlooked: VecDeque<(usize, u64)>,
     /// The last proofs: time, call.
     recent: VecDeque<(u64, u64)>,
@@ -433,6 +439,7 @@ pub(crate) fn written(
     events.sort_unstable();
     let mut account = Account {
         works,
+        entered: &entered,
         proved_by,
         contents: FxHashMap::default(),
         running: BTreeSet::new(),
@@ -634,6 +641,11 @@ impl Account<'_> {
             .retain(|one| matches!(one.at, At::Proof(_)) || !proved.contains(&one.work));
         for &at in proved {
             self.running.remove(&at);
+            // The recorder did not know of it yet.
+            let is_late = |work: &Work| work.followed > (self.entered)(call);
+            if !self.works.get(at).is_some_and(is_late) {
+                continue;
+            }
             if self.unlooked.len() >= MOST_RECENT {
                 self.unlooked.pop_front();
             }

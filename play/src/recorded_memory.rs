@@ -98,7 +98,9 @@ impl RecordedMemory {
         };
         let completed = writes.completed();
         let mut written_values = Vec::new();
-        let works = Work::all(&completed, begun);
+        let followed = next_calls(&calls);
+        let followed = |call: u64| followed.get(call as usize).copied().unwrap_or(u64::MAX);
+        let works = Work::all(&completed, begun, followed);
         for one in &completed {
             if !matches!(one.proof, CompletedBy::Also(..)) {
                 let of_call = found.writes.entry(one.write.call).or_default();
@@ -276,6 +278,18 @@ impl RecordedMemory {
     pub(crate) fn reads_pending(&self, call: u64) -> bool {
         self.readers_of_pending.contains(&call)
     }
+}
+
+/// When the thread of each call, which are thread, entry and return, entered the next one.
+fn next_calls(calls: &[(u32, u64, u64)]) -> Vec<u64> {
+    let mut of_threads: FxHashMap<u32, u64> = FxHashMap::default();
+    let next = calls.iter().rev().map(|&(thread, entered, _)| {
+        let next = of_threads.insert(thread, entered);
+        next.unwrap_or(u64::MAX)
+    });
+    let mut next: Vec<u64> = next.collect();
+    next.reverse();
+    next
 }
 
 /// The same in parts, by the last call since a time after which the recorder had looked there and not

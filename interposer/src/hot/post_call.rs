@@ -314,9 +314,10 @@ fn leave_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
         if plan.waits {
             async_readback::complete(thread);
             host_memory::waited(thread);
-            thread.note_look(note_kind::LOOKED);
         }
     }
+    // After a wait, or a copy that turned out to be complete.
+    thread.note_look(note_kind::LOOKED);
     thread.write(record_kind::LEAVE, frame.function, |draft| {
         draft.put_encoded(LeaveHead { ticks, result })?;
         if result == 0 && plan.snapshots_after {
