@@ -94,6 +94,8 @@ pub(crate) struct Work {
     proofs: Vec<(u64, u64)>,
     /// The bytes are known without the recorder's looks.
     is_known: bool,
+    /// It writes all of these bytes; before or after other work of the same call, of a graph.
+    is_exact: bool,
 }
 
 /// Since when it is known what work has written.
@@ -141,6 +143,7 @@ impl Work {
                 call: write.call,
                 stream: *stream,
                 is_known,
+                is_exact: write.is_exact,
                 bytes: write.bytes.clone(),
                 begun,
                 followed: followed(write.call),
@@ -274,6 +277,17 @@ impl Content {
         }
         if let Some(old) = self.bytes.get_mut(all) {
             old.copy_from_slice(found);
+        }
+    }
+
+    /// Something has been written there by that time, whatever there is now.
+    fn rewrite(&mut self, bytes: &Range<u64>, time: u64) {
+        let words = self.words(bytes);
+        if let Some(changed) = self.changed.get_mut(words)
+            && !changed.is_empty()
+        {
+            changed.fill(time);
+            self.last_change = time;
         }
     }
 
@@ -631,7 +645,12 @@ impl Account<'_> {
         }
         self.recent.push_back((time, call));
         let proved = self.proved_by.get(&call).map_or(&[][..], Vec::as_slice);
-        for content in self.contents.values() {
+        for content in self.contents.values_mut() {
+            // The player writes these bytes, too; what other work made of them may be what was there.
+            let works = proved.iter().filter_map(|&at| self.works.get(at));
+            for work in works.filter(|work| work.is_exact && !work.is_known) {
+                content.rewrite(&work.bytes, time);
+            }
             let works = proved.iter().filter_map(|&at| self.works.get(at));
             let written = content.written_by(works, Work::since);
             let written = written.into_iter().map(|one| (At::Proof(call), one));

@@ -54,6 +54,16 @@ pub(crate) enum PreCall {
     Override,
 }
 
+/// What successful calls of a function have to do with the order of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrderForm {
+    Nothing,
+    /// They enqueue work, which may pass the order of the default stream on.
+    Enqueues,
+    /// They tell something of it. Then the leave record is generic while work is followed.
+    Tells,
+}
+
 /// How the leave record of a function is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaveForm {
@@ -146,12 +156,7 @@ pub(crate) struct Plan {
     pub(crate) enter: EnterForm,
     pub(crate) pre_call: PreCall,
     pub(crate) leave: LeaveForm,
-    /// It tells something about the order of work. Then the leave record is generic while work is
-    /// followed.
-    pub(crate) tells_order: bool,
-    /// It tells nothing of that but that it enqueues work, which may pass the order of the default
-    /// stream on.
-    pub(crate) enqueues: bool,
+    pub(crate) order: OrderForm,
     /// If `leave` is `Value`, or `ValueByAttribute` with `bytes` unknown.
     pub(crate) value: Output,
     pub(crate) value_form: ValueForm,
@@ -202,8 +207,7 @@ const EMPTY: Plan = Plan {
     enter: EnterForm::Generic,
     pre_call: PreCall::Nothing,
     leave: LeaveForm::Generic,
-    tells_order: false,
-    enqueues: false,
+    order: OrderForm::Nothing,
     value: NO_OUTPUT,
     value_form: ValueForm::new(0, false),
     is_scattered: false,
@@ -271,9 +275,13 @@ pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Pl
     let hooks = family_hooks.and(role_hooks);
     plan.owned = hooks.owned;
     plan.waits = call_order::is_proved_by(function);
-    plan.tells_order = call_order::is_told_by(function);
-    plan.enqueues =
-        !plan.tells_order && (function.enqueues_in_stream() || function.works_in_default_stream());
+    plan.order = match call_order::is_told_by(function) {
+        true => OrderForm::Tells,
+        false if function.enqueues_in_stream() || function.works_in_default_stream() => {
+            OrderForm::Enqueues
+        }
+        false => OrderForm::Nothing,
+    };
     let is_launch = matches!(
         function.family,
         Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_))

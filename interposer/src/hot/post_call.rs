@@ -9,7 +9,7 @@ use cutape_format::layout::{
 use cutape_format::slot::{OutNumber, Slot, ValueForm};
 
 use super::frame::Frame;
-use super::plan::{self, LeaveForm, Output, Plan};
+use super::plan::{self, LeaveForm, OrderForm, Output, Plan};
 use super::pre_call::record_failed;
 use super::recording::{MEASURING, RECORDING, STATE};
 use super::thread::Thread;
@@ -128,15 +128,10 @@ fn leave_fast<const MAKES_ROOM: bool>(
     plan: &Plan,
     ticks: u64,
 ) -> LeaveOutcome {
-    if plan.enqueues && followed_work::any() {
+    if plan.order != OrderForm::Nothing {
         cold_path();
-        if frame.result as i32 == 0 {
-            followed_work::enqueued_beside(thread, frame);
-        }
-    }
-    if plan.tells_order {
-        cold_path();
-        if followed_work::any() {
+        let is_seen_to = MAKES_ROOM && plan.order == OrderForm::Enqueues;
+        if !is_seen_to && followed_work::any() {
             return LeaveOutcome::Slow;
         }
     }
@@ -275,9 +270,12 @@ extern "C" fn leave_by_attribute(thread: &Thread, frame: &mut Frame, plan: &Plan
     thread.end_call();
 }
 
-/// Writes the leave record, making room for it, or a generic one.
+/// Writes the leave record, making room for it, or a generic one, after what work in flight asks for.
 #[inline(never)]
 extern "C" fn leave_slowly(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
+    if plan.order == OrderForm::Enqueues && followed_work::any() {
+        followed_work::enqueued_beside(thread, frame);
+    }
     let is_written = match leave_fast::<true>(thread, frame, plan, ticks) {
         LeaveOutcome::Written => true,
         LeaveOutcome::Pair => put_pair::<true>(thread, frame, plan, ticks),
@@ -300,7 +298,7 @@ fn leave_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
     let _errno = plan.may_change_errno.then(Errno::keep);
     let result = frame.result as i32;
     overrides::post_call(thread, frame, plan);
-    if result == 0 && plan.tells_order && followed_work::any() {
+    if result == 0 && plan.order == OrderForm::Tells && followed_work::any() {
         let _errno = Errno::keep();
         if let Some(entered) = thread.take_begun() {
             // A call without a stream may wait for its own work, which then counts from its entry.

@@ -9,7 +9,7 @@ use cutape_format::layout::{EnterHead, RECORD_HEAD_LENGTH, note_kind, record_kin
 use super::arguments::{gather, put_arguments, put_fixed, put_launch, put_plain, put_short};
 use super::frame::Frame;
 use super::launch::{self, PackedParameters};
-use super::plan::{self, EnterForm, Plan, PreCall};
+use super::plan::{self, EnterForm, OrderForm, Plan, PreCall};
 use super::recording::{self, MEASURING, RECORDING, STATE};
 use super::shape::NOT_RECORDED;
 use super::thread::{self, Activation, Thread};
@@ -162,7 +162,7 @@ fn may_leave_out(plan: &Plan) -> bool {
     plan.changes_no_state
         && !captures::any()
         // Bytes of copies are still awaited, and what proves them complete.
-        && !(plan.tells_order && followed_work::any())
+        && !(plan.order == OrderForm::Tells && followed_work::any())
 }
 
 /// The call goes to the driver, and is recorded only if it fails.

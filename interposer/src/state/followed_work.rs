@@ -286,10 +286,13 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
     }
 }
 
-/// After a successful call that enqueues work, while other work is followed: the work of this one
-/// may pass the order of the default stream on.
+/// After a call that enqueues work, while other work is followed: the work of this one may pass the
+/// order of the default stream on.
 #[cold]
 pub(crate) fn enqueued_beside(thread: &Thread, frame: &Frame) {
+    if frame.result as i32 != 0 {
+        return;
+    }
     let _errno = Errno::keep();
     let function = frame.description();
     let handle = match (function.family, function.stream) {
