@@ -76,6 +76,17 @@ pub(crate) struct Written {
     pub(crate) call: u64,
 }
 
+/// A call that enqueues work.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Begun {
+    /// When the recorder had looked before it, in ticks.
+    pub(crate) looked: u64,
+    /// The bytes are known without the recorder's looks.
+    pub(crate) is_known: bool,
+    /// It launches a graph.
+    pub(crate) is_graph: bool,
+}
+
 /// Work that may write such memory.
 pub(crate) struct Work {
     /// The call that enqueues it.
@@ -94,6 +105,8 @@ pub(crate) struct Work {
     proofs: Vec<(u64, u64)>,
     /// The bytes are known without the recorder's looks.
     is_known: bool,
+    /// It is of a graph, of which the recorder takes any memory to be written.
+    is_graph: bool,
     /// It writes all of these bytes; before or after other work of the same call, of a graph.
     is_exact: bool,
 }
@@ -108,11 +121,10 @@ pub(crate) enum At {
 }
 
 impl Work {
-    /// That of all writes; `begun` says of a call when the recorder had looked, and whether the bytes
-    /// are known without its looks; `followed`, when the recorder had taken it in.
+    /// That of all writes; `followed` says of a call when the recorder had taken it in.
     pub(crate) fn all(
         writes: &[CompletedWrite],
-        begun: impl Fn(u64) -> Option<(u64, bool)>,
+        begun: impl Fn(u64) -> Option<Begun>,
         followed: impl Fn(u64) -> u64,
     ) -> Vec<Self> {
         let mut proofs: FxHashMap<(u64, u64), Vec<(u64, u64)>> = FxHashMap::default();
@@ -138,14 +150,19 @@ impl Work {
         let works = writes.iter();
         let works = works.filter(|one| !matches!(one.proof, CompletedBy::Also(..)));
         let works = works.filter_map(|CompletedWrite { write, stream, .. }| {
-            let (begun, is_known) = begun(write.call)?;
+            let Begun {
+                looked,
+                is_known,
+                is_graph,
+            } = begun(write.call)?;
             Some(Self {
                 call: write.call,
                 stream: *stream,
                 is_known,
                 is_exact: write.is_exact,
                 bytes: write.bytes.clone(),
-                begun,
+                begun: looked,
+                is_graph,
                 followed: followed(write.call),
                 told: write.known_since,
                 proofs: proof(write.call, write.bytes.start),
@@ -685,7 +702,7 @@ impl Account<'_> {
                     overlap(memory, &work.bytes) && overlap(memory, &other.bytes)
                 };
                 let is_behind = other.stream == work.stream && other.begun > work.begun;
-                is_behind && self.contents.values().any(|one| of_both(&one))
+                is_behind && (other.is_graph || self.contents.values().any(|one| of_both(&one)))
             };
             let mut running = self.running.iter().filter_map(|&at| self.works.get(at));
             if running.any(is_later) {

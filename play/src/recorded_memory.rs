@@ -7,10 +7,10 @@ use std::ops::Range;
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
 use cutape_model::{CompletedBy, HostWrites, written_values as stream_values};
-use cutape_registry::{CopyOp, Family, Function, Role, StreamMemoryOp};
+use cutape_registry::{CopyOp, Family, Function, GraphOp, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::history::{At, Look, Memory, Value, Work, Written, fits, time_of_look, written};
+use crate::history::{At, Begun, Look, Memory, Value, Work, Written, fits, time_of_look, written};
 use crate::rows::read_by;
 use crate::threads::known;
 
@@ -87,14 +87,19 @@ impl RecordedMemory {
                     found.given.insert(call.index);
                 }
                 let is_given = has_source || gives_bytes(function, &call);
-                begun.insert(call.index, (looked, is_given, copy));
+                let is_graph = function.family == Family::Graph(GraphOp::Launch);
+                begun.insert(call.index, (looked, is_given, copy, is_graph));
             }
         }
         let of_call = |call: u64| calls.get(call as usize).copied().unwrap_or_default();
         let begun = |call| {
-            let &(looked, is_given, copy) = begun.get(&call)?;
+            let &(looked, is_given, copy, is_graph) = begun.get(&call)?;
             let is_brought = copy.is_some_and(|copy| found.brought.contains_key(&copy));
-            Some((looked, is_given || is_brought))
+            Some(Begun {
+                looked,
+                is_known: is_given || is_brought,
+                is_graph,
+            })
         };
         let completed = writes.completed();
         let mut written_values = Vec::new();
@@ -113,10 +118,10 @@ impl RecordedMemory {
             if let CompletedBy::Call(_, time) = one.proof {
                 let values = values.get(&one.write.call).into_iter().flatten();
                 let values = values.filter(|value| value.0 == one.write.bytes);
-                let (begun, _) = begun(one.write.call).unwrap_or_default();
+                let Begun { looked, .. } = begun(one.write.call).unwrap_or_default();
                 written_values.extend(values.map(|value| Value {
                     value: value.clone(),
-                    begun,
+                    begun: looked,
                     written: time,
                 }));
             }
@@ -375,6 +380,8 @@ mod tests {
             let mut call = |builder: &mut TraceBuilder, name, arguments: &[u64], before: &[_]| {
                 ticks += 10;
                 builder.at(ticks).call(NewCall {
+                    // The recorder may not have taken in the launch of the other thread.
+                    thread: u32::from(name == "cuStreamSynchronize"),
                     name,
                     arguments,
                     snapshots: before,
@@ -400,7 +407,7 @@ mod tests {
             builder.host_changed_note(0, note(0), NewSnapshot::pointee(0, &[3; 8]));
             builder.leave(0, 0, &[]);
             call(&mut builder, "cuStreamSynchronize", &[STREAM], &[]);
-            builder.leave(0, 0, &[]);
+            builder.leave(1, 0, &[]);
             let proof = 4;
             if is_freed {
                 call(&mut builder, "cuMemFreeHost", &[PINNED], &[]);

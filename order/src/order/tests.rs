@@ -30,6 +30,30 @@ impl Calls {
     }
 }
 
+/// Work of a blocking stream is before that of another once the legacy default stream has had some in
+/// between; what comes next there says nothing new.
+#[test]
+fn work_between_passes_order_on() {
+    let mut calls = Calls::default();
+    let first = calls.order.stream((10, 1), 7, Blocking);
+    let second = calls.order.stream((11, 2), 7, Blocking);
+    let aside = calls.order.stream((12, 3), 7, NonBlocking);
+    let legacy = calls.order.stream((1, 7), 7, Legacy);
+    let passes_on = |calls: &Calls| {
+        [first, second, aside, legacy].map(|stream| calls.order.passes_order_on(stream))
+    };
+    assert_eq!(passes_on(&calls), [false; 4]);
+    let followed = calls.submit(first);
+    assert_eq!(passes_on(&calls), [false, false, false, true]);
+    calls.submit(legacy);
+    assert_eq!(passes_on(&calls), [true, true, false, false]);
+    calls.submit(second);
+    assert_eq!(passes_on(&calls), [true, false, false, true]);
+    assert!(!calls.order.is_done(first, followed));
+    calls.complete_stream(second);
+    assert!(calls.order.is_done(first, followed));
+}
+
 #[test]
 fn a_wait_proves_what_was_enqueued_before_it() {
     let mut calls = Calls::default();
