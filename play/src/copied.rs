@@ -23,6 +23,8 @@ use crate::values::{MissingBytes, write_rows};
 
 /// A copy that is not complete.
 struct Pending {
+    /// The recorded call.
+    call: u64,
     /// The recorded address.
     address: u64,
     /// Where the program has the rows.
@@ -148,6 +150,7 @@ impl Copies {
             };
             let bytes = bytes.or_else(|| self.recorded.take_brought(id, target.0));
             self.pending.entry(id).or_default().push(Pending {
+                call: recorded.index,
                 address: target.0,
                 rows,
                 bytes,
@@ -168,15 +171,13 @@ impl Copies {
     ) -> Result<bool, MissingBytes> {
         let at = |one: &Pending| one.rows.first().is_some_and(|row| row.0 == address);
         match self.take((call.thread, call.number), at) {
-            Some(copy) if copy.bytes.is_some() => {
-                self.write(trace, &copy, call.index).map(|()| true)
-            }
+            Some(copy) if copy.bytes.is_some() => self.write(trace, &copy).map(|()| true),
             // A further row, or what the recorder looks for in shared memory.
             _ => Ok(!self.recorded.is_given(call.index)),
         }
     }
 
-    fn write(&mut self, trace: &Trace, copy: &Pending, call: u64) -> Result<(), MissingBytes> {
+    fn write(&mut self, trace: &Trace, copy: &Pending) -> Result<(), MissingBytes> {
         if let Some(since) = &copy.unknown {
             return Err(MissingBytes(format!("they are unknown: {since}")));
         }
@@ -184,7 +185,7 @@ impl Copies {
             write_rows(trace, bytes, &copy.rows)?;
         }
         for &(address, length) in &copy.rows {
-            self.seen.wrote(address, length, call);
+            self.seen.wrote(address, length, copy.call);
         }
         Ok(())
     }
@@ -247,7 +248,7 @@ impl Copies {
         let id = (recorded.thread, recorded.number);
         // What the driver has left out.
         while let Some(copy) = self.take(id, |copy| copy.is_complete) {
-            self.write(trace, &copy, recorded.index)?;
+            self.write(trace, &copy)?;
         }
         if function.waits != Waits::No {
             self.show(comparison, recorded.index)?;
@@ -272,7 +273,7 @@ impl Copies {
                 };
                 let is_it = |copy: &Pending| copy.address == note.address;
                 if let Some(copy) = self.take((note.thread, note.number), is_it) {
-                    self.write(trace, &copy, recorded.index)?;
+                    self.write(trace, &copy)?;
                 }
             }
         }
