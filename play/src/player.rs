@@ -648,7 +648,7 @@ impl Player {
         }
     }
 
-    /// The same after a query: only now other threads go on that wait for what it shows.
+    /// Host memory after a query; only then do other threads go on that wait for what it shows.
     fn see_passed(&self, state: &mut State, thread: usize, recorded: &Call<'static>) {
         self.see_memory(state, thread, recorded);
         if let Some(own) = state.threads.all.get_mut(thread) {

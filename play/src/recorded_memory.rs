@@ -6,11 +6,13 @@ use std::ops::Range;
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_model::{CompletedBy, HostWrites, written_values as stream_values};
+use cutape_model::{CompletedBy, HostWrites, ObjectId, written_values as stream_values};
 use cutape_registry::{CopyOp, Family, Function, GraphOp, Role, StreamMemoryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::history::{At, Begun, Look, Memory, Value, Work, Written, fits, time_of_look, written};
+use crate::history::{
+    At, Begun, Look, Memory, Part, Value, Work, Written, fits, time_of_look, written,
+};
 use crate::rows::read_by;
 use crate::threads::known;
 
@@ -131,6 +133,7 @@ impl RecordedMemory {
             proofs.dedup();
         }
         let told = |call| of_call(call).1;
+        let looks_after = looks_after_calls(&looks);
         for (at, memory) in written(trace, &looks, &works, &written_values, told) {
             match at {
                 At::Proof(call) => {
@@ -142,13 +145,12 @@ impl RecordedMemory {
                     // Of calls in progress at once, any may be the first when the program is played;
                     // a graph may tell of its own work.
                     if memory.call == call || returned < of_call(call).1 {
-                        let shown = by_last_look(memory, &looks, of_call(call).1);
                         let told = found.shown.entry(call).or_default();
-                        told.extend(shown.into_iter().map(|(after, written)| Shown {
-                            thread,
-                            after,
-                            written,
-                        }));
+                        told.extend(by_last_look(
+                            (thread, memory),
+                            &looks_after,
+                            of_call(call).1,
+                        ));
                     }
                 }
             }
@@ -297,28 +299,51 @@ fn next_calls(calls: &[(u32, u64, u64)]) -> Vec<u64> {
     next
 }
 
-/// The same in parts, by the last call since a time after which the recorder had looked there and not
-/// found them.
-fn by_last_look(written: Written, looks: &[Look], since: u64) -> BTreeMap<Option<u64>, Written> {
-    let here = looks.iter().filter(|look| {
-        look.memory.id == written.memory.id && look.waited.is_some() && look.time >= since
-    });
-    let here: Vec<&Look> = here.collect();
-    let mut by_look: BTreeMap<Option<u64>, Written> = BTreeMap::new();
-    let Written { parts, .. } = &written;
-    for part in parts {
-        let earlier = here.iter().filter(|look| look.time < part.found);
-        let last = earlier.max_by_key(|look| look.time);
-        let call = last.and_then(|look| look.waited).map(|(call, _)| call);
-        let of_look = by_look.entry(call).or_insert_with(|| Written {
-            memory: written.memory.clone(),
-            parts: Vec::new(),
-            missing: written.missing.clone(),
-            call: written.call,
-        });
-        of_look.parts.push(part.clone());
+/// The looks of the recorder after calls, by allocation: time, call; in ascending order.
+fn looks_after_calls(looks: &[Look]) -> FxHashMap<ObjectId, Vec<(u64, u64)>> {
+    let mut after: FxHashMap<ObjectId, Vec<(u64, u64)>> = FxHashMap::default();
+    for look in looks {
+        if let Some((call, _)) = look.waited {
+            let of_memory = after.entry(look.memory.id).or_default();
+            of_memory.push((look.time, call));
+        }
     }
-    by_look
+    after.values_mut().for_each(|all| all.sort_unstable());
+    after
+}
+
+/// What work of a thread has written, by the last call since a time after which the recorder had looked
+/// there and not found it; `looks` are those after calls, in ascending order.
+fn by_last_look(
+    (thread, written): (u32, Written),
+    looks: &FxHashMap<ObjectId, Vec<(u64, u64)>>,
+    since: u64,
+) -> impl Iterator<Item = Shown> {
+    let Written {
+        memory,
+        parts,
+        missing,
+        call,
+    } = written;
+    let looks = looks.get(&memory.id).map_or(&[][..], Vec::as_slice);
+    let mut by_look: BTreeMap<Option<u64>, Vec<Part>> = BTreeMap::new();
+    for part in parts {
+        let before = looks.partition_point(|&(time, _)| time < part.found);
+        let last = before.checked_sub(1).and_then(|at| looks.get(at));
+        let last = last.filter(|&&(time, _)| time >= since);
+        let after = last.map(|&(_, call)| call);
+        by_look.entry(after).or_default().push(part);
+    }
+    by_look.into_iter().map(move |(after, parts)| Shown {
+        thread,
+        after,
+        written: Written {
+            memory: memory.clone(),
+            parts,
+            missing: missing.clone(),
+            call,
+        },
+    })
 }
 
 /// Whether the program gives the bytes that a call writes, or the call has them when it returns.
