@@ -110,7 +110,7 @@ pub(crate) struct ChildArguments {
 
 /// Which clocks to measure with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Clocks {
+pub(crate) enum Clocks {
     Gpu,
     Host,
     Both,

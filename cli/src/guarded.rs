@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use cutape_replay::{Guard, Options, Permissions, PlacementStrategy};
 use serde::Serialize;
 
@@ -186,6 +187,19 @@ impl GuardedOptions {
     pub(crate) fn only_for_one(&self) -> Option<&'static str> {
         let is_granules = matches!(self.placement, Some(Strategy::Granules));
         is_granules.then_some("--placement granules")
+    }
+
+    /// The options for a verb in a process of its own.
+    pub(crate) fn for_process(&self) -> Vec<OsString> {
+        let mut options = self.for_child();
+        let placement = self
+            .placement
+            .and_then(|strategy| strategy.to_possible_value());
+        if let Some(placement) = placement {
+            options.extend(["--placement".into(), placement.get_name().into()]);
+        }
+        options.extend(self.no_placement.then(|| "--no-placement".into()));
+        options
     }
 
     /// The options that a child needs, to be given to it again. The guard assigns the placement.

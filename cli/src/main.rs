@@ -34,6 +34,7 @@ mod interface;
 mod live;
 mod manual;
 mod mark;
+mod matrix;
 mod mcp;
 mod minimize;
 mod observation;
@@ -152,6 +153,8 @@ enum Verb {
     Explain(explain::Arguments),
     /// Measure a trace's calls repeatedly, and compare.
     Bench(bench::Arguments),
+    /// Replay and measure many traces, and compare drivers, GPUs and libraries.
+    Matrix(matrix::Arguments),
     /// Measure when a trace's work runs on the GPU, and what bounds its time.
     Profile(profile::Arguments),
     /// Say what differs between two traces of one program.
@@ -379,6 +382,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Manual(arguments) => manual::run(arguments, Arguments::command()),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Matrix(arguments) => matrix::run(arguments),
         Verb::Profile(arguments) => profile::run(arguments),
         Verb::ProfileChild(arguments) => profile::run_child(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),

@@ -14,7 +14,7 @@ use cutape_format::Trace;
 use cutape_replay::{Clock, Job, Measuring, Options, Work};
 
 use crate::error::Error;
-use crate::measurement::{Benchmark, Change, Estimate, read_change, read_time};
+use crate::measurement::{Benchmark, Change, Times, read_change, read_times};
 use crate::replacement;
 use crate::selection::Selection;
 use crate::settings::{Comparison, RECORDED, Settings, folder_of};
@@ -99,7 +99,7 @@ impl Bench {
         };
         let name = name.map_or("unnamed", |known| known.name.as_str());
         for &clock in self.settings.clocks {
-            let (time, change) = self.one(clock, name, subject.replaced, work)?;
+            let (times, change) = self.one(clock, name, subject.replaced, work)?;
             let mut benchmarks = self
                 .benchmarks
                 .lock()
@@ -109,7 +109,10 @@ impl Bench {
                 name: name.to_owned(),
                 call: subject.call,
                 is_replaced: subject.replaced,
-                time,
+                time: times.mean,
+                median: times.median,
+                mad: times.mad,
+                samples: times.samples,
                 change,
             });
         }
@@ -122,7 +125,7 @@ impl Bench {
         name: &str,
         replaced: bool,
         work: &mut Work<'_>,
-    ) -> Result<(Estimate, Option<Change>), String> {
+    ) -> Result<(Times, Option<Change>), String> {
         let group = folder_of(clock);
         let folder = self.settings.output.join(group).join(name);
         // Files of an earlier run must not pass for this one's.
@@ -169,13 +172,13 @@ impl Bench {
             return Err(why);
         }
         measured?;
-        let time = read_time(&folder).ok_or_else(|| {
+        let times = read_times(&folder).ok_or_else(|| {
             format!(
                 "criterion wrote no estimates to {}; check free space and permissions",
                 folder.display()
             )
         })?;
-        Ok((time, read_change(&folder).filter(|_| compared)))
+        Ok((times, read_change(&folder).filter(|_| compared)))
     }
 }
 

@@ -15,6 +15,7 @@
 mod child;
 mod error;
 mod gpu;
+pub mod matrix;
 mod measure;
 mod measurement;
 mod replacement;
@@ -25,7 +26,9 @@ mod verdict;
 
 pub use child::measure_as_child;
 pub use error::Error;
-pub use gpu::{NotFound, ProfileSettings, find_cupti, profile, profile_as_child};
+pub use gpu::{
+    GpuState, GpuStates, NotFound, ProfileSettings, find_cupti, profile, profile_as_child,
+};
 pub use measure::measure;
 pub use measurement::{Benchmark, Change, Estimate, Results};
 pub use replacement::tolerance;

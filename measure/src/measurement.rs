@@ -26,12 +26,21 @@ pub struct Benchmark {
     pub is_replaced: bool,
     /// Nanoseconds of one iteration.
     pub time: Estimate,
+    /// The median of the samples, in nanoseconds; 0 in reports of earlier versions.
+    #[serde(default)]
+    pub median: Estimate,
+    /// The median distance of samples from their median, in nanoseconds.
+    #[serde(default)]
+    pub mad: f64,
+    /// Nanoseconds of one iteration, as each sample has them.
+    #[serde(default)]
+    pub samples: Vec<f64>,
     /// The change, if it was compared.
     pub change: Option<Change>,
 }
 
 /// A value with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The lower end of the interval.
     pub lower: f64,
@@ -50,9 +59,33 @@ pub struct Change {
     pub median: Estimate,
 }
 
-/// The nanoseconds of one iteration, from criterion's files in a benchmark's folder.
-pub(crate) fn read_time(folder: &Path) -> Option<Estimate> {
-    estimate(&read(&folder.join("new/estimates.json"))?, "mean")
+/// The nanoseconds of one iteration.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Times {
+    pub mean: Estimate,
+    pub median: Estimate,
+    pub mad: f64,
+    pub samples: Vec<f64>,
+}
+
+/// The times in criterion's files in a benchmark's folder.
+pub(crate) fn read_times(folder: &Path) -> Option<Times> {
+    let json = read(&folder.join("new/estimates.json"))?;
+    let samples: Samples = serde_json::from_value(read(&folder.join("new/sample.json"))?).ok()?;
+    let samples = samples.times.iter().zip(&samples.iters);
+    Some(Times {
+        mean: estimate(&json, "mean")?,
+        median: estimate(&json, "median")?,
+        mad: estimate(&json, "median_abs_dev")?.point,
+        samples: samples.map(|(time, count)| time / count).collect(),
+    })
+}
+
+/// The file `sample.json`: iterations of each sample, and the nanoseconds of all of them.
+#[derive(Deserialize)]
+struct Samples {
+    iters: Vec<f64>,
+    times: Vec<f64>,
 }
 
 /// The change, from the same folder.
@@ -102,11 +135,21 @@ mod tests {
                 value + 1.0
             )
         };
-        assert_eq!(read_time(&folder), None);
-        for (part, text) in [
-            ("new", format!(r#"{{"mean":{}}}"#, statistic(9.0))),
+        assert_eq!(read_times(&folder), None);
+        let new = ["mean", "median", "median_abs_dev"]
+            .iter()
+            .zip([9.0, 8.0, 2.0]);
+        let new: Vec<_> = new
+            .map(|(name, value)| format!(r#""{name}":{}"#, statistic(value)))
+            .collect();
+        for (file, text) in [
+            ("new/estimates.json", format!("{{{}}}", new.join(","))),
             (
-                "change",
+                "new/sample.json",
+                r#"{"sampling_mode":"Flat","iters":[2.0,4.0],"times":[16.0,40.0]}"#.to_owned(),
+            ),
+            (
+                "change/estimates.json",
                 format!(
                     r#"{{"mean":{},"median":{}}}"#,
                     statistic(2.0),
@@ -114,10 +157,16 @@ mod tests {
                 ),
             ),
         ] {
-            fs::create_dir_all(folder.join(part)).unwrap();
-            fs::write(folder.join(part).join("estimates.json"), text).unwrap();
+            fs::create_dir_all(folder.join(file).parent().unwrap()).unwrap();
+            fs::write(folder.join(file), text).unwrap();
         }
-        assert_eq!(read_time(&folder), Some(around(9.0, 1.0)));
+        let times = Times {
+            mean: around(9.0, 1.0),
+            median: around(8.0, 1.0),
+            mad: 2.0,
+            samples: vec![8.0, 10.0],
+        };
+        assert_eq!(read_times(&folder), Some(times));
         let change = Change {
             mean: around(2.0, 1.0),
             median: around(3.0, 1.0),

@@ -92,6 +92,11 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Whether a trace launches a kernel that can be measured separately.
+    pub fn has_kernels(trace: &Trace) -> bool {
+        launches(trace, None, &mut [], 1).is_ok_and(|selection| !selection.calls.is_empty())
+    }
+
     /// Rejects a missing baseline before anything is measured.
     ///
     /// # Errors

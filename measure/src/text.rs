@@ -136,7 +136,7 @@ fn per_cent(change: Change) -> String {
 }
 
 /// A time with four digits.
-fn shown(nanoseconds: f64) -> String {
+pub(crate) fn shown(nanoseconds: f64) -> String {
     let (value, unit) = quantity::scaled(nanoseconds);
     let digits = match value {
         value if value >= 1000.0 => 0,

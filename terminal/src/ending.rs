@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cutape_maps::Mapping;
 
@@ -20,6 +20,8 @@ use crate::failure::UNUSABLE;
 
 /// How often removing is tried while the other threads may still write.
 const TRIES: u32 = 50;
+/// Between two looks whether a process has ended.
+const LOOK: Duration = Duration::from_millis(10);
 /// Signals that end a program.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -93,6 +95,32 @@ impl Group {
         // It keeps its number until here.
         self.leave();
         self.child.wait()
+    }
+
+    /// Waits until the process has ended, and kills the group if it takes longer than that: then
+    /// `None`.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn wait_within(self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let begin = Instant::now();
+        while !self.has_ended() {
+            if begin.elapsed() > limit {
+                return Ok(None);
+            }
+            thread::sleep(LOOK);
+        }
+        self.wait().map(Some)
+    }
+
+    fn has_ended(&self) -> bool {
+        // SAFETY: all-zero is a value of that type, which the call may write.
+        unsafe {
+            let mut facts: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
+            libc::waitid(libc::P_PID, self.child.id(), &raw mut facts, flags) < 0
+                || facts.si_pid() != 0
+        }
     }
 
     fn leave(&mut self) {

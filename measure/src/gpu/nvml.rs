@@ -1,4 +1,4 @@
-//! The clocks of the devices while a replay runs, by NVIDIA's management library.
+//! The devices, and their clocks while a replay runs, by NVIDIA's management library.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cutape_profile::Clocks;
 use libloading::os::unix::Library;
+use serde::{Deserialize, Serialize};
 
 /// Between two samples.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -46,6 +47,63 @@ struct Samples {
     temperature: u32,
     milliwatts: u32,
     lowered: BTreeMap<String, u64>,
+}
+
+/// A device at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuState {
+    /// Its name, such as `NVIDIA H200`.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// The clock of the multiprocessors, in MHz.
+    pub sm_mhz: u32,
+    /// The clock of the memory, in MHz.
+    pub memory_mhz: u32,
+    /// Degrees Celsius.
+    pub temperature: u32,
+    /// Milliwatts.
+    pub milliwatts: u32,
+    /// Why clocks are lowered.
+    pub lowered: Vec<String>,
+}
+
+/// The devices of this machine and their driver, at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuStates {
+    /// The driver's version, such as `580.159.04`.
+    pub driver_version: Option<String>,
+    /// The version of CUDA that it has, such as `13.0`.
+    pub cuda: Option<String>,
+    /// The devices, by ordinal of NVML.
+    pub gpus: Vec<GpuState>,
+}
+
+impl GpuStates {
+    /// Asks NVML; nothing is known without it.
+    pub fn now() -> Self {
+        let Some(nvml) = Nvml::open() else {
+            return Self::default();
+        };
+        let gpus = nvml.devices.iter().map(|(device, uuid)| {
+            let mut samples = Samples::default();
+            nvml.sample(*device, &mut samples);
+            GpuState {
+                name: nvml.text(nvml.name, *device).unwrap_or_default(),
+                uuid: uuid.clone(),
+                sm_mhz: samples.sm_mhz.first().copied().unwrap_or(0),
+                memory_mhz: samples.memory_mhz.first().copied().unwrap_or(0),
+                temperature: samples.temperature,
+                milliwatts: samples.milliwatts,
+                lowered: samples.lowered.into_keys().collect(),
+            }
+        });
+        Self {
+            gpus: gpus.collect(),
+            driver_version: nvml.driver_version.clone(),
+            cuda: nvml.cuda.clone(),
+        }
+    }
 }
 
 /// Takes samples until it is asked to end.
@@ -108,6 +166,9 @@ struct Nvml {
     temperature: GetNumberOf,
     power: GetNumber,
     reasons: GetReasons,
+    name: GetText,
+    driver_version: Option<String>,
+    cuda: Option<String>,
 }
 
 fn take(is_over: &AtomicBool) -> Vec<Samples> {
@@ -159,9 +220,21 @@ impl Nvml {
 }
 
 impl Nvml {
+    fn text(&self, get: GetText, device: Device) -> Option<String> {
+        let mut text: [c_char; 96] = [0; 96];
+        // SAFETY: the handle is one of NVML's, which stays loaded meanwhile; the text is ended with
+        // a zero within the given size.
+        unsafe {
+            let known = get(device, text.as_mut_ptr(), 96) == 0;
+            known.then(|| CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned())
+        }
+    }
+
     fn open() -> Option<Self> {
         type Init = unsafe extern "C" fn() -> u32;
         type GetCount = unsafe extern "C" fn(*mut u32) -> u32;
+        type GetVersionText = unsafe extern "C" fn(*mut c_char, u32) -> u32;
+        type GetVersion = unsafe extern "C" fn(*mut i32) -> u32;
         type GetHandle = unsafe extern "C" fn(u32, *mut Device) -> u32;
         // SAFETY: loading runs the library's initialisers, as its users expect. The types of its
         // functions are those of its manual; each writes where it is told.
@@ -185,8 +258,23 @@ impl Nvml {
                 let uuid = CStr::from_ptr(uuid.as_ptr()).to_string_lossy().into_owned();
                 known.then_some((device, uuid))
             });
+            let get_driver = library.get::<GetVersionText>(b"nvmlSystemGetDriverVersion\0");
+            let driver_version = get_driver.ok().and_then(|get| {
+                let mut text: [c_char; 96] = [0; 96];
+                let known = get(text.as_mut_ptr(), 96) == 0;
+                known.then(|| CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned())
+            });
+            let get_cuda = library.get::<GetVersion>(b"nvmlSystemGetCudaDriverVersion_v2\0");
+            let cuda = get_cuda.ok().and_then(|get| {
+                let mut version = 0;
+                let known = get(&raw mut version) == 0;
+                known.then(|| format!("{}.{}", version / 1000, version % 1000 / 10))
+            });
             Some(Self {
                 devices: devices.collect(),
+                name: *library.get(b"nvmlDeviceGetName\0").ok()?,
+                driver_version,
+                cuda,
                 clock: *library.get(b"nvmlDeviceGetClockInfo\0").ok()?,
                 temperature: *library.get(b"nvmlDeviceGetTemperature\0").ok()?,
                 power: *library.get(b"nvmlDeviceGetPowerUsage\0").ok()?,

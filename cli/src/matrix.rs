@@ -1,0 +1,157 @@
+//! `cutape matrix`: measures many traces in several processes each, and compares the results of
+//! machines, drivers, libraries or commits.
+
+mod process;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_measure::matrix::{Comparison, Results, Thresholds};
+use cutape_terminal::failure::{FOUND, Failure};
+use cutape_terminal::overwrite::Overwrite;
+
+use crate::bench::Clocks;
+use crate::guarded::{GuardedOptions, ReportOption};
+
+/// What `matrix` takes.
+#[derive(Clone, clap::Args)]
+#[command(override_usage = USAGE, after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// Traces, and folders of traces; with --compare, files of results.
+    #[arg(required = true, value_name = "TRACE")]
+    inputs: Vec<PathBuf>,
+    /// Compare files of results with the first of them.
+    #[arg(long, conflicts_with_all = MEASURING)]
+    compare: bool,
+    /// The file of results (JSON); with --compare, an HTML page.
+    ///
+    /// A file that is not complete is continued.
+    #[arg(short, long, value_name = "FILE", required_unless_present = "compare")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// The driver to call: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    /// Also measure each kernel separately: its first launch of each shape.
+    #[arg(long)]
+    each_kernel: bool,
+    /// Measure only another kernel in place of a recorded one, as in `bench`.
+    #[arg(long, value_name = "KERNEL=FILE", conflicts_with = "each_kernel")]
+    replace: Vec<String>,
+    /// In how many processes to measure each benchmark, spread over the run.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Which clocks to measure with.
+    #[arg(long, value_enum, default_value = "both", value_name = "CLOCK")]
+    clock: Clocks,
+    /// How many samples each process takes, at least 10.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    samples: usize,
+    /// How long each process measures a benchmark.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.3)]
+    measure_seconds: f64,
+    /// How long each process warms up before a benchmark.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.1)]
+    warm_up_seconds: f64,
+    /// Do not restore memory before each iteration.
+    #[arg(long, conflicts_with = "replace")]
+    no_restore: bool,
+    /// End a process that takes longer; the results then say so.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    time_limit: u64,
+    /// How much slower on the device, in per cent, is a finding.
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
+    threshold: f64,
+    /// The same for time on the host, which varies more.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    host_threshold: f64,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+    #[command(flatten)]
+    report: ReportOption,
+}
+
+const USAGE: &str = "\
+cutape matrix [OPTIONS] --output <FILE> <TRACE>...
+       cutape matrix --compare <BEFORE> <AFTER>... [OPTIONS]";
+
+/// What has no meaning where nothing is measured.
+const MEASURING: [&str; 9] = [
+    "driver",
+    "each_kernel",
+    "replace",
+    "rounds",
+    "clock",
+    "samples",
+    "measure_seconds",
+    "warm_up_seconds",
+    "no_restore",
+];
+
+const EPILOGUE: &str = "\
+Exit status: 0; 1 if a trace does not replay or cannot be measured, or, with
+--compare, if something is slower by more than the threshold, replays worse, or
+can no longer be measured; 2 unusable input or machine.";
+
+impl Arguments {
+    fn thresholds(&self) -> Result<Thresholds, Failure> {
+        let fraction = |option: &str, percent: f64| match (0.0..=1e6).contains(&percent) {
+            true => Ok(percent / 100.0),
+            false => Err(Failure::unusable(format!(
+                "{option} {percent}: out of range; give per cent from 0"
+            ))),
+        };
+        Ok(Thresholds {
+            gpu: fraction("--threshold", self.threshold)?,
+            host: fraction("--host-threshold", self.host_threshold)?,
+        })
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let has_findings = match arguments.compare {
+        true => compare(&arguments)?,
+        false => run::measure(&arguments)?,
+    };
+    Ok(match has_findings {
+        true => ExitCode::from(FOUND),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn compare(arguments: &Arguments) -> Result<bool, Failure> {
+    let thresholds = arguments.thresholds()?;
+    let output = arguments.report.prepare()?;
+    if arguments.inputs.len() < 2 {
+        return Err(Failure::unusable(
+            "--compare needs two files of results: cutape matrix --compare BEFORE AFTER",
+        ));
+    }
+    let read = |path: &PathBuf| {
+        let results = Results::read(path).map_err(Failure::unusable)?;
+        Ok::<_, Failure>((label(path), results))
+    };
+    let files: Vec<_> = arguments
+        .inputs
+        .iter()
+        .map(read)
+        .collect::<Result<_, _>>()?;
+    let comparison = Comparison::of(&files, thresholds);
+    if comparison.rows.is_empty() && comparison.not_compared.iter().all(|one| !one.is_failure) {
+        return Err(Failure::unusable(
+            "nothing can be compared: the files have no benchmark of the same trace",
+        ));
+    }
+    output.write(&comparison, &comparison.text())?;
+    Ok(comparison.has_findings())
+}
+
+/// What a file of results is called.
+fn label(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or(path.as_os_str());
+    stem.to_string_lossy().into_owned()
+}

@@ -1,0 +1,591 @@
+//! The statistics of comparisons: whether measurements in several processes differ.
+//!
+//! The unit is the process. Samples within one share its memory layout, clocks and caches, so many
+//! samples of one process say nothing about the next. A process counts with the logarithm of its
+//! median; two groups of processes are compared by Welch's t-test, which allows for different
+//! variances and for few processes.
+//!
+//! Of many comparisons some are significant by chance. [`holm`] adjusts for that: at level
+//! [`ALPHA`], the probability that even one of a comparison's accusations is false is at most
+//! [`ALPHA`], however the benchmarks depend on each other (kernels of a process do). A gate needs
+//! that. Procedures that bound the share of false findings (Benjamini-Hochberg) find more, and would
+//! let a build fail for a false one.
+
+/// The probability of a false accusation that is accepted, over all benchmarks of a comparison.
+pub(super) const ALPHA: f64 = 0.05;
+
+/// The least relative difference between processes that is assumed (0.05 %): clocks are coarse, so
+/// that processes with equal medians differ by more than nothing.
+const LEAST_SPREAD: f64 = 0.0005;
+
+/// From a median absolute deviation to a standard deviation, for normal samples.
+const MAD_TO_DEVIATION: f64 = 1.4826;
+/// The standard error of a median, as a multiple of that of a mean, for normal samples.
+const MEDIAN_ERROR: f64 = 1.2533;
+
+/// The distance of two modes in deviations of one, from which samples count as bimodal. The halves
+/// of normal samples are 2.6 apart by this measure, those of uniform ones 3.5.
+const MODES_APART: f64 = 5.0;
+/// The least share of the samples of a mode.
+const LEAST_OF_MODE: f64 = 0.2;
+/// The least relative distance of two modes.
+const LEAST_GAP: f64 = 0.02;
+
+/// What several processes measured, on a logarithmic scale.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Level {
+    /// The logarithm of the nanoseconds: the mean over the processes.
+    pub log: f64,
+    /// The variance of that mean.
+    pub variance: f64,
+    /// Its degrees of freedom: one less than there are processes.
+    pub freedom: f64,
+}
+
+/// A difference of two levels as a fraction: 0.05 is 5 % slower.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Difference {
+    /// The lower end of the 95 % confidence interval.
+    pub lower: f64,
+    /// The difference.
+    pub point: f64,
+    /// The upper end.
+    pub upper: f64,
+    /// The probability of such a difference, or a larger one, if it were the threshold.
+    pub slower: f64,
+    /// The same of a difference in the other direction.
+    pub faster: f64,
+}
+
+/// The level of the samples of several processes; `None` if one of them has none.
+pub(super) fn level(processes: &[&[f64]]) -> Option<Level> {
+    let each: Option<Vec<_>> = processes.iter().map(|samples| process(samples)).collect();
+    let each = each.filter(|each| !each.is_empty())?;
+    let count = each.len() as f64;
+    let log = each.iter().map(|one| one.log).sum::<f64>() / count;
+    let between = variance(each.iter().map(|one| one.log), log);
+    let within = each.iter().map(|one| one.variance).sum::<f64>() / count;
+    Some(Level {
+        log,
+        variance: between.max(within).max(LEAST_SPREAD * LEAST_SPREAD) / count,
+        freedom: count - 1.0,
+    })
+}
+
+/// The level of several measurements that were taken at different times, each of some processes.
+pub(super) fn joined(levels: &[Level]) -> Option<Level> {
+    let count = levels.len() as f64;
+    let [first, _, ..] = levels else {
+        return levels.first().copied();
+    };
+    let log = levels.iter().map(|one| one.log).sum::<f64>() / count;
+    let between = variance(levels.iter().map(|one| one.log), log) / count;
+    let within = levels.iter().map(|one| one.variance).sum::<f64>() / (count * count);
+    let freedom: f64 = levels.iter().map(|one| one.freedom).sum();
+    Some(match between > within || first.freedom <= 0.0 {
+        true => Level {
+            log,
+            variance: between.max(within),
+            freedom: count - 1.0,
+        },
+        false => Level {
+            log,
+            variance: within,
+            freedom,
+        },
+    })
+}
+
+/// Compares two levels; `threshold` is the fraction from which a difference matters. `None` if one of
+/// them is of a single process, which does not say how much processes differ.
+pub(super) fn difference(before: &Level, after: &Level, threshold: f64) -> Option<Difference> {
+    if before.freedom < 1.0 || after.freedom < 1.0 {
+        return None;
+    }
+    let log = after.log - before.log;
+    let variance = before.variance + after.variance;
+    let error = variance.sqrt();
+    // Welch and Satterthwaite.
+    let freedom = variance * variance
+        / (before.variance * before.variance / before.freedom
+            + after.variance * after.variance / after.freedom);
+    let margin = t_quantile(freedom) * error;
+    let least = threshold.ln_1p();
+    Some(Difference {
+        lower: (log - margin).exp_m1(),
+        point: log.exp_m1(),
+        upper: (log + margin).exp_m1(),
+        slower: t_above((log - least) / error, freedom),
+        faster: t_above((-log - least) / error, freedom),
+    })
+}
+
+/// Half of a level's 95 % confidence interval; `None` for a single process.
+pub(super) fn margin(level: &Level) -> Option<f64> {
+    (level.freedom >= 1.0).then(|| t_quantile(level.freedom) * level.variance.sqrt())
+}
+
+/// Adjusts the probabilities of several tests for their number (Holm 1979).
+pub(super) fn holm(probabilities: &[f64]) -> Vec<f64> {
+    let mut order: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
+    order.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let mut adjusted = vec![1.0; probabilities.len()];
+    let mut largest = 0.0f64;
+    for (rank, (place, probability)) in order.into_iter().enumerate() {
+        largest = largest.max(probability * (probabilities.len() - rank) as f64);
+        if let Some(adjusted) = adjusted.get_mut(place) {
+            *adjusted = largest.min(1.0);
+        }
+    }
+    adjusted
+}
+
+/// Cliff's delta, an effect size that assumes no distribution: the share of pairs of samples in which
+/// the later one is slower, less the share in which it is faster. From -1 to 1.
+pub(super) fn effect(before: &[f64], after: &[f64]) -> f64 {
+    let mut sorted = before.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let pairs = (before.len() * after.len()) as f64;
+    let balance: f64 = after
+        .iter()
+        .map(|sample| {
+            let below = sorted.partition_point(|other| other < sample);
+            let above = sorted.len() - sorted.partition_point(|other| other <= sample);
+            below as f64 - above as f64
+        })
+        .sum();
+    if pairs > 0.0 { balance / pairs } else { 0.0 }
+}
+
+/// The relative distance of two modes, if samples have two instead of one.
+pub(super) fn two_modes(samples: &[f64]) -> Option<f64> {
+    let mut sorted: Vec<f64> = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let least = ((samples.len() as f64 * LEAST_OF_MODE).ceil() as usize).max(3);
+    // Where the squares of the distances to the means of both parts are least.
+    let split = (least..=sorted.len().checked_sub(least)?)
+        .min_by(|&one, &other| squares(&sorted, one).total_cmp(&squares(&sorted, other)))?;
+    let (low, high) = sorted.split_at(split);
+    let (low_mean, high_mean) = (mean(low), mean(high));
+    let within = squares(&sorted, split) / sorted.len() as f64;
+    let gap = (high_mean - low_mean) / low_mean;
+    let apart = high_mean - low_mean > MODES_APART * within.sqrt();
+    (apart && gap > LEAST_GAP).then_some(gap)
+}
+
+/// The relative distance of the slowest process from the fastest, if it is more than the threshold
+/// and more than their samples explain.
+pub(super) fn disagreement(processes: &[&[f64]], threshold: f64) -> Option<f64> {
+    let each: Option<Vec<Level>> = processes.iter().map(|samples| process(samples)).collect();
+    let each = each?;
+    let by_log = |one: &&Level, other: &&Level| one.log.total_cmp(&other.log);
+    let (fastest, slowest) = (each.iter().min_by(by_log)?, each.iter().max_by(by_log)?);
+    let distance = slowest.log - fastest.log;
+    let error = (slowest.variance + fastest.variance).sqrt();
+    (distance > threshold.ln_1p() && distance > 4.0 * error).then(|| distance.exp_m1())
+}
+
+/// The median of samples; `None` without any.
+pub(super) fn median(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    match sorted.len().is_multiple_of(2) {
+        true => Some(f64::midpoint(upper, *sorted.get(sorted.len() / 2 - 1)?)),
+        false => Some(upper),
+    }
+}
+
+/// One process: the logarithm of its median, and how exactly its samples give that.
+fn process(samples: &[f64]) -> Option<Level> {
+    let middle = median(samples).filter(|middle| *middle > 0.0)?;
+    let distances: Vec<f64> = samples.iter().map(|one| (one - middle).abs()).collect();
+    let deviation = median(&distances)? * MAD_TO_DEVIATION / middle;
+    let error = deviation * MEDIAN_ERROR;
+    Some(Level {
+        log: middle.ln(),
+        variance: error * error / samples.len() as f64,
+        freedom: samples.len() as f64 - 1.0,
+    })
+}
+
+fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+fn variance(values: impl ExactSizeIterator<Item = f64>, mean: f64) -> f64 {
+    let freedom = values.len().saturating_sub(1).max(1) as f64;
+    let squares = values.map(|value| (value - mean) * (value - mean));
+    squares.sum::<f64>() / freedom
+}
+
+/// The squares of distances to the means of two parts.
+fn squares(sorted: &[f64], split: usize) -> f64 {
+    let of = |part: &[f64]| {
+        let mean = mean(part);
+        let squares = part.iter().map(|value| (value - mean) * (value - mean));
+        squares.sum::<f64>()
+    };
+    let (low, high) = sorted.split_at(split);
+    of(low) + of(high)
+}
+
+/// The probability that Student's t exceeds a value.
+fn t_above(value: f64, freedom: f64) -> f64 {
+    let tail = 0.5 * beta(freedom / (freedom + value * value), freedom / 2.0, 0.5);
+    if value > 0.0 { tail } else { 1.0 - tail }
+}
+
+/// The value that Student's t exceeds with a probability of 2.5 %.
+fn t_quantile(freedom: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1e4);
+    for _ in 0..100 {
+        let middle = f64::midpoint(low, high);
+        match t_above(middle, freedom) > 0.025 {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    high
+}
+
+/// The regularised incomplete beta function, by its continued fraction (DLMF 8.17.22).
+fn beta(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return x.clamp(0.0, 1.0);
+    }
+    // The fraction converges fast below this; the function is symmetric.
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - beta(1.0 - x, b, a);
+    }
+    let front = ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p();
+    let tiny = 1e-300;
+    let away = |value: f64| if value.abs() < tiny { tiny } else { value };
+    // Lentz: numerator and denominator as ratios of successive ones.
+    let (mut c, mut d) = (1.0, 1.0 / away(1.0 - (a + b) * x / (a + 1.0)));
+    let mut fraction = d;
+    for step in 1..300 {
+        let m = f64::from(step);
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let mut last = 1.0;
+        for term in [even, odd] {
+            d = 1.0 / away(1.0 + term * d);
+            c = away(1.0 + term / c);
+            last = c * d;
+            fraction *= last;
+        }
+        if (last - 1.0).abs() < 1e-14 {
+            break;
+        }
+    }
+    front.exp() * fraction / a
+}
+
+/// The logarithm of the gamma function for positive numbers: Stirling's series (DLMF 5.11.1), after
+/// the recurrence has made the number large.
+fn ln_gamma(number: f64) -> f64 {
+    let (mut x, mut below) = (number, 0.0);
+    while x < 10.0 {
+        below += x.ln();
+        x += 1.0;
+    }
+    let inverse = 1.0 / (x * x);
+    let series = 1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0));
+    (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series / x - below
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random, the same in each run (splitmix64).
+    struct Dice(u64);
+
+    impl Dice {
+        fn uniform(&mut self) -> f64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        }
+
+        fn normal(&mut self) -> f64 {
+            let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+            radius * (std::f64::consts::TAU * self.uniform()).cos()
+        }
+    }
+
+    /// How times vary: between processes, within one, and whether few samples are much slower.
+    #[derive(Clone, Copy, Debug)]
+    struct Noise {
+        between: f64,
+        within: f64,
+        tail: bool,
+    }
+
+    const NOISES: [Noise; 4] = [
+        // An H200's clock varies this little between processes, and more.
+        Noise {
+            between: 0.0001,
+            within: 0.001,
+            tail: false,
+        },
+        Noise {
+            between: 0.003,
+            within: 0.005,
+            tail: false,
+        },
+        // Time on the host.
+        Noise {
+            between: 0.03,
+            within: 0.05,
+            tail: true,
+        },
+        Noise {
+            between: 0.0,
+            within: 0.02,
+            tail: true,
+        },
+    ];
+
+    fn measured(dice: &mut Dice, noise: Noise, time: f64, rounds: usize) -> Vec<Vec<f64>> {
+        let round = |dice: &mut Dice| {
+            let process = time * (noise.between * dice.normal()).exp();
+            let sample = |dice: &mut Dice| {
+                let slow = noise.tail && dice.uniform() < 0.05;
+                process * (noise.within * dice.normal()).exp() * if slow { 1.5 } else { 1.0 }
+            };
+            (0..20).map(|_| sample(dice)).collect()
+        };
+        (0..rounds).map(|_| round(dice)).collect()
+    }
+
+    fn slices(rounds: &[Vec<f64>]) -> Vec<&[f64]> {
+        rounds.iter().map(Vec::as_slice).collect()
+    }
+
+    /// How many of some comparisons of some benchmarks accuse at least one, after [`holm`].
+    fn accused(noise: Noise, change: f64, threshold: f64, rounds: usize, benchmarks: usize) -> u32 {
+        let mut dice = Dice(7);
+        let mut accused = 0;
+        for _ in 0..COMPARISONS {
+            let probabilities: Vec<f64> = (0..benchmarks)
+                .map(|_| {
+                    let before = measured(&mut dice, noise, 1000.0, rounds);
+                    let after = measured(&mut dice, noise, 1000.0 * (1.0 + change), rounds);
+                    let level = |rounds: &[Vec<f64>]| level(&slices(rounds)).unwrap();
+                    difference(&level(&before), &level(&after), threshold)
+                        .unwrap()
+                        .slower
+                })
+                .collect();
+            accused += u32::from(holm(&probabilities).iter().any(|one| *one < ALPHA));
+        }
+        accused
+    }
+
+    const COMPARISONS: u32 = 200;
+
+    #[test]
+    fn false_alarms_are_as_rare_as_they_should_be() {
+        // At most 5 %, and three deviations of such a count more.
+        let most = |probability: f64| {
+            let expected = f64::from(COMPARISONS) * probability;
+            (expected + 3.0 * (expected * (1.0 - probability)).sqrt()) as u32
+        };
+        for noise in NOISES {
+            for rounds in [3, 5] {
+                // The hardest case: a threshold of nothing, then what users have.
+                let alarms = accused(noise, 0.0, 0.0, rounds, 10);
+                assert!(alarms <= most(ALPHA), "{noise:?} {rounds}: {alarms}");
+                let alarms = accused(noise, 0.02, 0.02, rounds, 10);
+                assert!(
+                    alarms <= most(ALPHA),
+                    "{noise:?} {rounds}, threshold: {alarms}"
+                );
+            }
+        }
+        for noise in &NOISES[..2] {
+            assert_eq!(accused(*noise, 0.0, 0.02, 3, 10), 0, "{noise:?}");
+        }
+    }
+
+    #[test]
+    fn slower_ones_are_found() {
+        for (noise, change, rounds, least) in [
+            (NOISES[0], 0.05, 3, COMPARISONS),
+            (NOISES[1], 0.05, 5, COMPARISONS * 99 / 100),
+            (NOISES[0], 0.03, 3, COMPARISONS),
+            (NOISES[2], 0.30, 5, COMPARISONS * 9 / 10),
+        ] {
+            let found = accused(noise, change, 0.02, rounds, 10);
+            assert!(found >= least, "{noise:?} {change}: {found}");
+        }
+    }
+
+    #[test]
+    fn one_process_decides_nothing() {
+        let one = level(&[&[1.0, 1.1, 1.0]]).unwrap();
+        let more = level(&[&[9.0, 9.1, 9.0], &[9.0, 9.0, 9.1]]).unwrap();
+        assert_eq!(difference(&one, &more, 0.02), None);
+        assert!(difference(&more, &more, 0.02).is_some());
+        assert_eq!((level(&[]), level(&[&[]])), (None, None));
+        assert_eq!(level(&[&[0.0]]), None, "no logarithm");
+    }
+
+    #[test]
+    fn equal_medians_are_not_exact() {
+        let rounds: [&[f64]; 3] = [&[4096.0; 20]; 3];
+        let level = level(&rounds).unwrap();
+        let same = difference(&level, &level, 0.0).unwrap();
+        assert!(
+            same.lower < 0.0 && same.upper > 0.0 && same.slower > 0.4,
+            "{same:?}"
+        );
+    }
+
+    #[test]
+    fn levels_at_several_times_vary_as_the_times_do() {
+        let level = |log, variance| Level {
+            log,
+            variance,
+            freedom: 2.0,
+        };
+        let near = joined(&[level(1.0, 0.04), level(1.0, 0.04)]).unwrap();
+        assert_eq!((near.log, near.variance, near.freedom), (1.0, 0.02, 4.0));
+        let far = joined(&[level(1.0, 0.01), level(2.0, 0.01)]).unwrap();
+        assert_eq!((far.log, far.variance, far.freedom), (1.5, 0.25, 1.0));
+        assert_eq!(joined(&[near]), Some(near));
+        assert_eq!(joined(&[]), None);
+    }
+
+    #[test]
+    fn holms_adjustment() {
+        for (probabilities, adjusted) in [
+            (&[][..], &[][..]),
+            (&[0.01], &[0.01]),
+            (&[0.01, 0.04, 0.03], &[0.03, 0.06, 0.06]),
+            (&[0.5, 0.6], &[1.0, 1.0]),
+        ] {
+            let found = holm(probabilities);
+            let near = |(one, other): (&f64, &f64)| (one - other).abs() < 1e-12;
+            assert!(found.iter().zip(adjusted).all(near), "{found:?}");
+            assert_eq!(found.len(), adjusted.len());
+        }
+    }
+
+    #[test]
+    fn effects() {
+        for (before, after, expected) in [
+            (&[1.0, 2.0][..], &[3.0, 4.0][..], 1.0),
+            (&[3.0, 4.0], &[1.0, 2.0], -1.0),
+            (&[1.0, 2.0], &[1.0, 2.0], 0.0),
+            (&[1.0, 2.0, 3.0], &[2.5], 1.0 / 3.0),
+            (&[], &[1.0], 0.0),
+        ] {
+            assert!(
+                (effect(before, after) - expected).abs() < 1e-12,
+                "{before:?} {after:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_two_modes_are_two() {
+        let mut dice = Dice(3);
+        let count = |dice: &mut Dice, sample: fn(&mut Dice) -> f64, size: usize| {
+            let runs = (0..1000).filter(|_| {
+                let samples: Vec<f64> = (0..size).map(|_| sample(dice)).collect();
+                two_modes(&samples).is_some()
+            });
+            runs.count()
+        };
+        for (what, sample, size, range) in [
+            (
+                "normal",
+                (|dice| 100.0 + 5.0 * dice.normal()) as fn(&mut Dice) -> f64,
+                60,
+                0..=1,
+            ),
+            ("uniform", |dice| 100.0 + 20.0 * dice.uniform(), 60, 0..=1),
+            (
+                "skewed",
+                |dice| 100.0 * (0.1 * dice.normal()).exp(),
+                60,
+                0..=1,
+            ),
+            (
+                "few slow ones",
+                |dice| {
+                    if dice.uniform() < 0.04 {
+                        150.0
+                    } else {
+                        100.0 + dice.normal()
+                    }
+                },
+                60,
+                0..=5,
+            ),
+            (
+                "two",
+                |dice| if dice.uniform() < 0.4 { 112.0 } else { 100.0 } + dice.normal(),
+                60,
+                990..=1000,
+            ),
+            (
+                "two, too close to matter",
+                |dice| if dice.uniform() < 0.4 { 101.0 } else { 100.0 } + 0.05 * dice.normal(),
+                60,
+                0..=0,
+            ),
+        ] {
+            let found = count(&mut dice, sample, size);
+            assert!(range.contains(&found), "{what}: {found}");
+        }
+        assert_eq!(two_modes(&[]), None);
+        assert_eq!(two_modes(&[1.0, 9.0]), None);
+    }
+
+    #[test]
+    fn processes_that_disagree() {
+        let near = |middle: f64| vec![middle * 0.999, middle, middle * 1.001];
+        for (middles, expected) in [
+            (&[100.0, 100.1, 100.2][..], None),
+            (&[100.0, 110.0, 100.2], Some(0.1)),
+        ] {
+            let rounds: Vec<_> = middles.iter().map(|middle| near(*middle)).collect();
+            let found = disagreement(&slices(&rounds), 0.02);
+            assert_eq!(found.map(|far| (far * 100.0).round() / 100.0), expected);
+        }
+        let noisy = [vec![50.0, 100.0, 150.0], vec![60.0, 110.0, 160.0]];
+        assert_eq!(
+            disagreement(&slices(&noisy), 0.02),
+            None,
+            "their samples explain it"
+        );
+    }
+
+    #[test]
+    fn the_distribution_of_t() {
+        // From tables of the distribution.
+        for (value, freedom, above) in [
+            (0.0, 5.0, 0.5),
+            (12.706, 1.0, 0.025),
+            (4.303, 2.0, 0.025),
+            (2.776, 4.0, 0.025),
+            (2.131_8, 4.0, 0.05),
+            (-2.131_8, 4.0, 0.95),
+            (1.984, 100.0, 0.025),
+        ] {
+            let found = t_above(value, freedom);
+            assert!((found - above).abs() < 2e-5, "{value} {freedom}: {found}");
+            if (above - 0.025).abs() < 1e-9 {
+                assert!((t_quantile(freedom) - value).abs() < 1e-3, "{freedom}");
+            }
+        }
+        assert!((ln_gamma(0.5) - std::f64::consts::PI.sqrt().ln()).abs() < 1e-10);
+        assert!((ln_gamma(5.0) - 24f64.ln()).abs() < 1e-10);
+    }
+}
