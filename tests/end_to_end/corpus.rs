@@ -62,7 +62,7 @@ pub(crate) fn add_to(suite: &mut Suite) {
 fn listed(entries: &[Entry]) -> Result<(), String> {
     let named: BTreeSet<String> = entries.iter().map(|entry| entry.file.clone()).collect();
     let mut there = BTreeSet::new();
-    for group in ["clean", "misuse", "frameworks", "played"] {
+    for group in ["clean", "misuse", "frameworks", "perf", "played"] {
         let Ok(files) = fs::read_dir(folder().join(group)) else {
             continue;
         };

@@ -56,10 +56,11 @@ def main():
     manifest = ROOT / "traces" / "manifest.toml"
     lines = [
         "# Written by tests/gpu/collect.py from a run of tests/gpu/run.sh on real hardware; those of frameworks are",
-        "# from tests/gpu/frameworks.sh, those in played/ from tests/gpu/play.sh.",
+        "# from tests/gpu/frameworks.sh, those in perf/ from tests/gpu/perf_corpus.sh, those in played/ from",
+        "# tests/gpu/play.sh.",
         "",
     ]
-    others = [block for block in manifest.read_text().split("\n\n") if re.search('file = "(frameworks|played)/', block)]
+    others = [block for block in manifest.read_text().split("\n\n") if re.search('file = "(frameworks|perf|played)/', block)]
     for group, names in (("clean", CLEAN), ("misuse", MISUSE)):
         folder = ROOT / "traces" / group
         folder.mkdir(parents=True, exist_ok=True)
