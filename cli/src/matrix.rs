@@ -4,10 +4,11 @@
 mod process;
 mod run;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cutape_measure::matrix::{Comparison, Results, Thresholds};
+use cutape_measure::matrix::{Comparison, History, Results, Thresholds};
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::overwrite::Overwrite;
 
@@ -18,16 +19,20 @@ use crate::guarded::{GuardedOptions, ReportOption};
 #[derive(Clone, clap::Args)]
 #[command(override_usage = USAGE, after_help = EPILOGUE)]
 pub(crate) struct Arguments {
-    /// Traces, and folders of traces; with --compare, files of results.
+    /// Traces, and folders of traces; with --compare and --history, files of results.
     #[arg(required = true, value_name = "TRACE")]
     inputs: Vec<PathBuf>,
     /// Compare files of results with the first of them.
     #[arg(long, conflicts_with_all = MEASURING)]
     compare: bool,
-    /// The file of results (JSON); with --compare, an HTML page.
+    /// Look for changes along files of results, or folders of them, in the order in
+    /// which they were measured.
+    #[arg(long, conflicts_with = "compare", conflicts_with_all = MEASURING, verbatim_doc_comment)]
+    history: bool,
+    /// The file of results (JSON); with --compare and --history, an HTML page.
     ///
     /// A file that is not complete is continued.
-    #[arg(short, long, value_name = "FILE", required_unless_present = "compare")]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["compare", "history"])]
     output: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
@@ -77,7 +82,8 @@ pub(crate) struct Arguments {
 
 const USAGE: &str = "\
 cutape matrix [OPTIONS] --output <FILE> <TRACE>...
-       cutape matrix --compare <BEFORE> <AFTER>... [OPTIONS]";
+       cutape matrix --compare <BEFORE> <AFTER>... [OPTIONS]
+       cutape matrix --history <FOLDER>... [OPTIONS]";
 
 /// What has no meaning where nothing is measured.
 const MEASURING: [&str; 9] = [
@@ -93,9 +99,10 @@ const MEASURING: [&str; 9] = [
 ];
 
 const EPILOGUE: &str = "\
-Exit status: 0; 1 if a trace does not replay or cannot be measured, or, with
+Exit status: 0; 1 if a trace does not replay or cannot be measured; with
 --compare, if something is slower by more than the threshold, replays worse, or
-can no longer be measured; 2 unusable input or machine.";
+can no longer be measured; with --history, if the newest change of something
+made it slower, or its newest replay is worse; 2 unusable input or machine.";
 
 impl Arguments {
     fn thresholds(&self) -> Result<Thresholds, Failure> {
@@ -113,9 +120,10 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let has_findings = match arguments.compare {
-        true => compare(&arguments)?,
-        false => run::measure(&arguments)?,
+    let has_findings = match () {
+        () if arguments.compare => compare(&arguments)?,
+        () if arguments.history => history(&arguments)?,
+        () => run::measure(&arguments)?,
     };
     Ok(match has_findings {
         true => ExitCode::from(FOUND),
@@ -131,14 +139,10 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
             "--compare needs two files of results: cutape matrix --compare BEFORE AFTER",
         ));
     }
-    let read = |path: &PathBuf| {
-        let results = Results::read(path).map_err(Failure::unusable)?;
-        Ok::<_, Failure>((label(path), results))
-    };
     let files: Vec<_> = arguments
         .inputs
         .iter()
-        .map(read)
+        .map(|path| read(path))
         .collect::<Result<_, _>>()?;
     let comparison = Comparison::of(&files, thresholds);
     if comparison.rows.is_empty() && comparison.not_compared.iter().all(|one| !one.is_failure) {
@@ -150,8 +154,45 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     Ok(comparison.has_findings())
 }
 
-/// What a file of results is called.
-fn label(path: &Path) -> String {
+fn history(arguments: &Arguments) -> Result<bool, Failure> {
+    let thresholds = arguments.thresholds()?;
+    let output = arguments.report.prepare()?;
+    let mut files = Vec::new();
+    for input in &arguments.inputs {
+        match input.is_dir() {
+            true => files.extend(results_in(input)?),
+            false => files.push(read(input)?),
+        }
+    }
+    let history = History::of(files, thresholds);
+    output.write(&history, &history.text())?;
+    Ok(history.has_findings())
+}
+
+/// A file of results, with what it is called.
+fn read(path: &Path) -> Result<(String, Results), Failure> {
+    let results = Results::read(path).map_err(Failure::unusable)?;
     let stem = path.file_stem().unwrap_or(path.as_os_str());
-    stem.to_string_lossy().into_owned()
+    Ok((stem.to_string_lossy().into_owned(), results))
+}
+
+/// The files of results of a folder.
+fn results_in(folder: &Path) -> Result<Vec<(String, Results)>, Failure> {
+    let cannot = |error| Failure::unusable(format!("{}: {error}", folder.display()));
+    let entries = fs::read_dir(folder).map_err(cannot)?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(cannot)?;
+    let is_json = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "json");
+    let files: Vec<_> = paths
+        .iter()
+        .filter(is_json)
+        .map(|path| read(path))
+        .collect();
+    match files.is_empty() {
+        true => Err(Failure::unusable(format!(
+            "{}: a folder without results (*.json); give one that `cutape matrix -o` has written to",
+            folder.display()
+        ))),
+        false => files.into_iter().collect(),
+    }
 }

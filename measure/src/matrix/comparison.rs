@@ -357,7 +357,7 @@ pub(crate) fn time(level: &Level) -> Estimate {
     }
 }
 
-fn compared(label: &str, file: &Results) -> ComparedFile {
+pub(super) fn compared(label: &str, file: &Results) -> ComparedFile {
     ComparedFile {
         label: label.to_owned(),
         started: file.started,
@@ -398,7 +398,7 @@ fn replay_row(trace: &TraceResults, others: &[(String, Results)]) -> ReplayRow {
 }
 
 /// What is not equal, so that changes may have other causes than the one that is looked for.
-fn differences(first: &Results, other: &Results, label: &str) -> Vec<String> {
+pub(super) fn differences(first: &Results, other: &Results, label: &str) -> Vec<String> {
     let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let clock = |file: &Results| {
         let states = file.before.iter().chain(&file.after);

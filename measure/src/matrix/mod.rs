@@ -4,6 +4,7 @@
 //! [`History`] looks for changes along many of them. Processes are the caller's.
 
 mod comparison;
+mod history;
 mod results;
 mod statistics;
 mod text;
@@ -11,6 +12,7 @@ mod text;
 pub use comparison::{
     ChangeRow, ChangeVerdict, ComparedFile, Comparison, NotCompared, ReplayRow, Thresholds,
 };
+pub use history::{History, ReplayHistory, Trend, TrendChange, TrendPoint};
 pub use results::{
     Machine, MatrixBenchmark, MatrixSettings, MatrixSubject, Process, ReplayOutcome, Replayed,
     Results, Round, SCHEMA, TraceResults, digest_of,

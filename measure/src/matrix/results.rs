@@ -126,6 +126,17 @@ pub enum ReplayOutcome {
     Failed,
 }
 
+impl ReplayOutcome {
+    /// Its word in texts.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Agrees => "agrees",
+            Self::Diverges => "diverges",
+            Self::Failed => "fails",
+        }
+    }
+}
+
 /// A process that measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {

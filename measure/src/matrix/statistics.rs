@@ -18,6 +18,9 @@ pub(super) const ALPHA: f64 = 0.05;
 /// that processes with equal medians differ by more than nothing.
 const LEAST_SPREAD: f64 = 0.0005;
 
+/// The most changes of a benchmark that are looked for along files.
+const MOST_STEPS: usize = 12;
+
 /// From a median absolute deviation to a standard deviation, for normal samples.
 const MAD_TO_DEVIATION: f64 = 1.4826;
 /// The standard error of a median, as a multiple of that of a mean, for normal samples.
@@ -72,52 +75,135 @@ pub(super) fn level(processes: &[&[f64]]) -> Option<Level> {
     })
 }
 
-/// The level of several measurements that were taken at different times, each of some processes.
-pub(super) fn joined(levels: &[Level]) -> Option<Level> {
-    let count = levels.len() as f64;
-    let [first, _, ..] = levels else {
-        return levels.first().copied();
-    };
-    let log = levels.iter().map(|one| one.log).sum::<f64>() / count;
-    let between = variance(levels.iter().map(|one| one.log), log) / count;
-    let within = levels.iter().map(|one| one.variance).sum::<f64>() / (count * count);
-    let freedom: f64 = levels.iter().map(|one| one.freedom).sum();
-    Some(match between > within || first.freedom <= 0.0 {
-        true => Level {
-            log,
-            variance: between.max(within),
-            freedom: count - 1.0,
-        },
-        false => Level {
-            log,
-            variance: within,
-            freedom,
-        },
-    })
-}
-
 /// Compares two levels; `threshold` is the fraction from which a difference matters. `None` if one of
 /// them is of a single process, which does not say how much processes differ.
 pub(super) fn difference(before: &Level, after: &Level, threshold: f64) -> Option<Difference> {
     if before.freedom < 1.0 || after.freedom < 1.0 {
         return None;
     }
-    let log = after.log - before.log;
     let variance = before.variance + after.variance;
-    let error = variance.sqrt();
     // Welch and Satterthwaite.
     let freedom = variance * variance
         / (before.variance * before.variance / before.freedom
             + after.variance * after.variance / after.freedom);
+    Some(tested(after.log - before.log, variance, freedom, threshold))
+}
+
+/// Where levels, measured one after the other, change: numbers of the first level after each change,
+/// with the change from the levels before it, up to the change before that.
+///
+/// For each number of changes, the places are those that leave the least squares. The largest number
+/// counts of which all changes are significant at `alpha`. If levels differ between changes by more
+/// than their processes do, levels are the units of the tests and not processes, so that noise from
+/// file to file is no change. A quarter of the levels can be changes, and at least one.
+pub(super) fn steps(levels: &[Level], threshold: f64, alpha: f64) -> Vec<(usize, Difference)> {
+    if levels.len() < 2 || levels.iter().any(|level| level.freedom < 1.0) {
+        return Vec::new();
+    }
+    let most = (levels.len() / 4).clamp(1, MOST_STEPS);
+    let partitions = partitions(levels, most);
+    let tested = partitions
+        .iter()
+        .rev()
+        .map(|starts| tested_steps(levels, starts, threshold));
+    let is_significant = |step: &(usize, Difference)| step.1.slower.min(step.1.faster) < alpha;
+    let mut tested = tested.filter(|steps| steps.iter().all(is_significant));
+    tested.next().unwrap_or_default()
+}
+
+/// The changes at these places.
+fn tested_steps(levels: &[Level], starts: &[usize], threshold: f64) -> Vec<(usize, Difference)> {
+    let bounds: Vec<usize> = [0]
+        .into_iter()
+        .chain(starts.iter().copied())
+        .chain([levels.len()])
+        .collect();
+    let parts = bounds.windows(2).filter_map(|bounds| match bounds {
+        &[start, end] => levels.get(start..end),
+        _ => None,
+    });
+    let parts: Vec<&[Level]> = parts.collect();
+    let squares: f64 = parts.iter().map(|part| squares_of_logs(part)).sum();
+    let spare = levels.len().saturating_sub(parts.len()) as f64;
+    let between = if spare > 0.0 { squares / spare } else { 0.0 };
+    let within = levels.iter().map(|level| level.variance).sum::<f64>() / levels.len() as f64;
+    let (unit, freedom) = match between > within {
+        true => (between, spare),
+        false => (within, levels.iter().map(|level| level.freedom).sum()),
+    };
+    let steps = parts.windows(2).zip(starts).filter_map(|(pair, &at)| {
+        let &[before, after] = pair else {
+            return None;
+        };
+        let variance = unit / before.len() as f64 + unit / after.len() as f64;
+        let log = mean_log(after) - mean_log(before);
+        Some((at, tested(log, variance, freedom, threshold)))
+    });
+    steps.collect()
+}
+
+/// For 0 to `most` changes, the places that leave the least squares (by dynamic programming).
+fn partitions(levels: &[Level], most: usize) -> Vec<Vec<usize>> {
+    let count = levels.len();
+    let mut sums = vec![(0.0, 0.0)];
+    let middle = mean_log(levels);
+    for level in levels {
+        let log = level.log - middle;
+        let (sum, squares) = sums.last().copied().unwrap_or_default();
+        sums.push((sum + log, squares + log * log));
+    }
+    let cost = |start: usize, end: usize| -> f64 {
+        let (Some(from), Some(to)) = (sums.get(start), sums.get(end)) else {
+            return f64::INFINITY;
+        };
+        let sum = to.0 - from.0;
+        (to.1 - from.1 - sum * sum / (end - start) as f64).max(0.0)
+    };
+    // By end of the part: the least squares, and the places.
+    let mut best: Vec<(f64, Vec<usize>)> =
+        (1..=count).map(|end| (cost(0, end), Vec::new())).collect();
+    let last = |best: &[(f64, Vec<usize>)]| best.last().map(|one| one.1.clone());
+    let mut found: Vec<Vec<usize>> = last(&best).into_iter().collect();
+    for changes in 1..=most {
+        best = (1..=count)
+            .map(|end| {
+                let each = (changes..end).filter_map(|at| {
+                    let (before, places) = best.get(at - 1)?;
+                    Some((before + cost(at, end), at, places))
+                });
+                let least = each.min_by(|one, other| one.0.total_cmp(&other.0));
+                least.map_or((f64::INFINITY, Vec::new()), |(cost, at, places)| {
+                    (cost, [places.as_slice(), &[at]].concat())
+                })
+            })
+            .collect();
+        found.extend(last(&best).filter(|places| places.len() == changes));
+    }
+    found
+}
+
+fn mean_log(levels: &[Level]) -> f64 {
+    levels.iter().map(|one| one.log).sum::<f64>() / levels.len() as f64
+}
+
+fn squares_of_logs(levels: &[Level]) -> f64 {
+    let mean = mean_log(levels);
+    let squares = levels.iter().map(|one| (one.log - mean) * (one.log - mean));
+    squares.sum()
+}
+
+/// A difference of logarithms with its variance, tested against the threshold on both sides.
+fn tested(log: f64, variance: f64, freedom: f64, threshold: f64) -> Difference {
+    let error = variance.sqrt();
     let margin = t_quantile(freedom) * error;
     let least = threshold.ln_1p();
-    Some(Difference {
+    Difference {
         lower: (log - margin).exp_m1(),
         point: log.exp_m1(),
         upper: (log + margin).exp_m1(),
         slower: t_above((log - least) / error, freedom),
         faster: t_above((-log - least) / error, freedom),
-    })
+    }
 }
 
 /// Half of a level's 95 % confidence interval; `None` for a single process.
@@ -447,18 +533,59 @@ mod tests {
     }
 
     #[test]
-    fn levels_at_several_times_vary_as_the_times_do() {
-        let level = |log, variance| Level {
-            log,
-            variance,
-            freedom: 2.0,
+    fn steps_along_levels() {
+        let level = |log: &f64| Level {
+            log: *log,
+            variance: 1e-6,
+            freedom: 4.0,
         };
-        let near = joined(&[level(1.0, 0.04), level(1.0, 0.04)]).unwrap();
-        assert_eq!((near.log, near.variance, near.freedom), (1.0, 0.02, 4.0));
-        let far = joined(&[level(1.0, 0.01), level(2.0, 0.01)]).unwrap();
-        assert_eq!((far.log, far.variance, far.freedom), (1.5, 0.25, 1.0));
-        assert_eq!(joined(&[near]), Some(near));
-        assert_eq!(joined(&[]), None);
+        for (logs, expected) in [
+            (&[][..], &[][..]),
+            (&[0.0], &[]),
+            (&[0.0, 0.05], &[1]),
+            (&[0.0, 0.001, 0.0, 0.05], &[3]),
+            (&[0.0, 0.001, 0.0, 0.015], &[]),
+            (&[0.0, 0.001, 0.0, 0.0], &[]),
+            // They differ as much without a change.
+            (&[0.0, 0.05, 0.0, 0.05], &[]),
+            (&[0.0, 0.05, 0.0, 0.05, 0.01, 0.04, 0.0, 0.06], &[]),
+            (&[0.0, 0.001, 0.05, 0.051, 0.05, 0.001, 0.0, 0.0], &[2, 5]),
+        ] {
+            let levels: Vec<Level> = logs.iter().map(level).collect();
+            let found: Vec<usize> = steps(&levels, 0.02, 0.005)
+                .iter()
+                .map(|one| one.0)
+                .collect();
+            assert_eq!(found, expected, "{logs:?}");
+        }
+        let one = Level {
+            freedom: 0.0,
+            ..level(&0.0)
+        };
+        assert_eq!(steps(&[one, level(&1.0)], 0.02, 0.05), []);
+    }
+
+    #[test]
+    fn false_steps_are_as_rare_as_they_should_be() {
+        let mut dice = Dice(5);
+        // Files differ by more than processes do; nothing changes.
+        for between_files in [0.0, 0.01, 0.1] {
+            let accused = (0..COMPARISONS).filter(|_| {
+                let levels: Vec<Level> = (0..12)
+                    .map(|_| {
+                        let log = between_files * dice.normal() + 0.001 * dice.normal();
+                        Level {
+                            log,
+                            variance: 1e-6,
+                            freedom: 4.0,
+                        }
+                    })
+                    .collect();
+                !steps(&levels, 0.02, ALPHA / 11.0).is_empty()
+            });
+            let accused = accused.count();
+            assert!(accused <= 19, "{between_files}: {accused} of {COMPARISONS}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use cutape_render::quantity;
 use super::comparison::{
     ChangeRow, ChangeVerdict, Comparison, Thresholds, clock_name, flaws, time,
 };
+use super::history::{History, TrendPoint};
 use super::results::{ReplayOutcome, Replayed, Results, TraceResults};
 use super::statistics;
 use crate::measurement::Estimate;
@@ -163,6 +164,69 @@ impl Comparison {
             row.effect,
             flaky(&row.flaky)
         );
+    }
+}
+
+impl History {
+    /// The trend of each benchmark, and where it has changed.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let label = |file: usize| self.files.get(file).map_or("?", |file| &*file.label);
+        for difference in &self.differences {
+            let _ = writeln!(out, "differs: {difference}");
+        }
+        for replay in &self.replays {
+            let outcomes = replay.outcomes.iter().zip(&self.files);
+            let outcomes = outcomes.filter_map(|(outcome, file)| Some((outcome.as_ref()?, file)));
+            let outcomes: Vec<String> = outcomes
+                .map(|(outcome, file)| format!("{} {}", file.label, outcome.word()))
+                .collect();
+            let worse = if replay.is_worse { "  WORSE" } else { "" };
+            let _ = writeln!(
+                out,
+                "{} replay: {}{worse}",
+                replay.trace,
+                outcomes.join(", ")
+            );
+        }
+        let mut last = "";
+        for row in &self.rows {
+            if row.trace != last {
+                last = &row.trace;
+                let _ = writeln!(out, "{last}");
+            }
+            let name = format!("{}/{}", clock_name(row.clock), row.name);
+            let time = |point: Option<&TrendPoint>| point.map_or(0.0, |point| point.time.point);
+            let flaky_files = row.points.iter().filter(|point| !point.flaky.is_empty());
+            let flaky = match flaky_files.count() {
+                0 => String::new(),
+                count => format!("  flaky in {count} of {}", row.points.len()),
+            };
+            let verdict = if row.is_slower() { "  SLOWER" } else { "" };
+            let _ = writeln!(
+                out,
+                "  {name:<44} {:>11} -> {:>11}{verdict}{flaky}",
+                shown(time(row.points.first())),
+                shown(time(row.points.last())),
+            );
+            for change in &row.changes {
+                let word = if change.is_slower { "slower" } else { "faster" };
+                let (label, change) = (label(change.file), percent(change.change));
+                let _ = writeln!(out, "    {word} since {label}: {change}");
+            }
+        }
+        let changed = self.rows.iter().filter(|row| !row.changes.is_empty());
+        let _ = writeln!(
+            out,
+            "{} of {}: {} changed, {} slower at the end (thresholds: GPU {} %, host {} %)",
+            quantity::count(self.files.len() as u64, "file"),
+            quantity::count(self.rows.len() as u64, "benchmark"),
+            changed.count(),
+            self.rows.iter().filter(|row| row.is_slower()).count(),
+            self.thresholds.gpu * 100.0,
+            self.thresholds.host * 100.0,
+        );
+        out
     }
 }
 
