@@ -60,6 +60,7 @@ mod trim;
 #[cfg(test)]
 mod verb_lists;
 mod view;
+mod what_if;
 mod why;
 
 use std::panic::UnwindSafe;
@@ -157,6 +158,8 @@ enum Verb {
     Matrix(matrix::Arguments),
     /// Measure when a trace's work runs on the GPU, and what bounds its time.
     Profile(profile::Arguments),
+    /// Measure what a change of the program's calls would gain.
+    WhatIf(what_if::Arguments),
     /// Say what differs between two traces of one program.
     Diff(diff::Arguments),
     /// Print calls with their arguments, one per line.
@@ -227,6 +230,9 @@ enum Verb {
     /// The process in which `profile` replays.
     #[command(name = profile::CHILD, hide = true)]
     ProfileChild(profile::ChildArguments),
+    /// The process in which `what-if` replays.
+    #[command(name = what_if::CHILD, hide = true)]
+    WhatIfChild(what_if::ChildArguments),
 }
 
 impl Verb {
@@ -243,7 +249,8 @@ impl Verb {
             | Self::ExecuteChild(_)
             | Self::DebugChild(_)
             | Self::BenchChild(_)
-            | Self::ProfileChild(_) => false,
+            | Self::ProfileChild(_)
+            | Self::WhatIfChild(_) => false,
             _ => true,
         }
     }
@@ -385,6 +392,8 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Matrix(arguments) => matrix::run(arguments),
         Verb::Profile(arguments) => profile::run(arguments),
         Verb::ProfileChild(arguments) => profile::run_child(arguments),
+        Verb::WhatIf(arguments) => what_if::run(arguments),
+        Verb::WhatIfChild(arguments) => what_if::run_child(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::ExecuteChild(arguments) => diff::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),

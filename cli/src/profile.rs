@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// CUPTI's path; `None` for events.
-fn cupti(given: Option<&Path>, driver: &Path) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn cupti(given: Option<&Path>, driver: &Path) -> Result<Option<PathBuf>, Failure> {
     match given {
         Some(path) if path == Path::new("none") => Ok(None),
         Some(path) => {

@@ -50,6 +50,7 @@ pub fn measure_as_child(
         replacements: selection.replacements.clone(),
         tolerance: replacement::tolerance(settings.tolerance.as_deref())?,
         recorded_too: settings.comparison == Comparison::AgainstRecorded,
+        what_if: None,
     };
     let benchmarks = Arc::new(Mutex::new(Vec::new()));
     let bench = Bench {

@@ -5,7 +5,7 @@
 //! criterion measures them on the device's clock and the host's. `measurement` reads criterion's
 //! files, [`Report`] judges and describes.
 //!
-//! `gpu` profiles: it measures when the work of a replay runs, for the crate `cutape-profile`.
+//! `what_if` compares calls with edited ones. `gpu` profiles: it measures when the work of a replay runs, for the crate `cutape-profile`.
 //!
 //! Invariant: a regression is reported only if mean and median agree on it. What was not measured
 //! or not compared is in the report, with a reason. Nothing here prints, but for criterion if asked.
@@ -23,6 +23,7 @@ mod selection;
 mod settings;
 mod text;
 mod verdict;
+mod what_if;
 
 pub use child::measure_as_child;
 pub use error::Error;
@@ -35,3 +36,4 @@ pub use replacement::tolerance;
 pub use selection::Selection;
 pub use settings::{Comparison, Round, Settings, UNNAMED, is_baseline_name};
 pub use verdict::Report;
+pub use what_if::{EditSelection, EditSettings, Pair, Tried, try_as_child, try_edits};

@@ -1,4 +1,4 @@
-//! `--replace KERNEL=FILE` and `--tolerance`.
+//! `--replace KERNEL=FILE` of `bench`, `--replace-kernel` of `what-if`, and `--tolerance`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,29 +10,32 @@ use cutape_replay::{Element, Replacement, Tolerance};
 use crate::error::Error;
 use cutape_calls::matches_kernel;
 
-/// One `--replace` with its image.
+/// One such option with its image.
 #[derive(Debug)]
 pub(crate) struct ReplaceOption {
     /// The kernels to replace.
     pub glob: String,
     /// Whether the trace launches such a kernel.
     pub is_used: bool,
+    /// How the command line calls it.
+    name: &'static str,
     path: String,
     image: Arc<[u8]>,
     kernels: BTreeSet<String>,
 }
 
-/// Reads all images.
-pub(crate) fn parse(options: &[String]) -> Result<Vec<ReplaceOption>, Error> {
-    options.iter().map(|option| parse_one(option)).collect()
+/// Reads all images of an option.
+pub(crate) fn parse(name: &'static str, options: &[String]) -> Result<Vec<ReplaceOption>, Error> {
+    let options = options.iter();
+    options.map(|option| parse_one(name, option)).collect()
 }
 
-fn parse_one(option: &str) -> Result<ReplaceOption, Error> {
+fn parse_one(name: &'static str, option: &str) -> Result<ReplaceOption, Error> {
     let (glob, path) = option
         .split_once('=')
         .filter(|(glob, path)| !glob.is_empty() && !path.is_empty())
-        .ok_or_else(|| Error(format!("--replace {option}: not of the form KERNEL=FILE")))?;
-    let error = |why: String| Error(format!("--replace {option}: {path}: {why}"));
+        .ok_or_else(|| Error(format!("{name} {option}: not of the form KERNEL=FILE")))?;
+    let error = |why: String| Error(format!("{name} {option}: {path}: {why}"));
     let image = fs::read(Path::new(path)).map_err(|io| error(io.to_string()))?;
     let parsed = cutape_image::parse(&image)
         .map_err(|problem| error(format!("not a readable cubin, fatbin or PTX: {problem}")))?;
@@ -50,6 +53,7 @@ fn parse_one(option: &str) -> Result<ReplaceOption, Error> {
     Ok(ReplaceOption {
         glob: glob.to_owned(),
         is_used: false,
+        name,
         path: path.to_owned(),
         image: image.into(),
         kernels,
@@ -98,7 +102,8 @@ fn name_in(option: &ReplaceOption, kernel: &str) -> Result<String, Error> {
         false => "has several matching kernels, none with the recorded name",
     };
     Err(Error(format!(
-        "--replace {}: {} {what} ({kernel} in the recording); it has {}",
+        "{} {}: {} {what} ({kernel} in the recording); it has {}",
+        option.name,
         option.glob,
         option.path,
         names.join(", ")

@@ -58,7 +58,7 @@ impl Selection {
             .map(|text| CallSet::for_trace(text, trace))
             .transpose()?;
         replacement::tolerance(settings.tolerance.as_deref())?;
-        let mut options = replacement::parse(&settings.replace)?;
+        let mut options = replacement::parse("--replace", &settings.replace)?;
         let mut selection = match settings.by_kernel() {
             true => launches(trace, set.as_ref(), &mut options, settings.launches.max(1))?,
             false => together(trace, set.as_ref(), settings.calls.as_deref()),

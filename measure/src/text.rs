@@ -69,7 +69,7 @@ impl Report {
 }
 
 /// A line per reason.
-fn by_reason(out: &mut String, what: &str, list: &[Skipped]) {
+pub(crate) fn by_reason(out: &mut String, what: &str, list: &[Skipped]) {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for entry in list {
         let text = format!("{} x {}", entry.count, entry.function);

@@ -4,11 +4,11 @@
 //! joined with the recorded calls, and the calls with the times of the host. [`Summary`] says what
 //! follows from it: `work` sums it up by kernel, `timeline` says when the device had work and what it
 //! waited for otherwise, `wall` what a replay as a whole took, `path` which chain bounds the time,
-//! `host` where the host waited. `text` puts the summary into words. `read` takes a profile back from
+//! `host` where the host waited. `prediction` says what it would take with other calls. `text` puts the summary into words. `read` takes a profile back from
 //! its JSON.
 //!
-//! Invariant: the parts of a timeline add up to its wall time. Nothing is estimated: what was not
-//! measured is `None` or a note. What a profile's JSON says is not trusted. No I/O but a
+//! Invariant: the parts of a timeline add up to its wall time. Nothing but predictions is estimated:
+//! what was not measured is `None` or a note. What a profile's JSON says is not trusted. No I/O but a
 //! reader's, no unsafe code, no driver.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -19,6 +19,7 @@
 mod host;
 mod occupancy;
 mod path;
+mod prediction;
 mod read;
 mod record;
 mod statistics;
@@ -33,6 +34,7 @@ mod work;
 pub use host::HostStall;
 pub use occupancy::Occupancy;
 pub use path::{CriticalPath, Link, RangeShare, Share};
+pub use prediction::{Change, Prediction};
 pub use read::ReadError;
 pub use record::{
     CallFacts, Clocks, Device, HostCall, Method, OtherTrace, Profile, Run, Work, WorkKind,

@@ -104,6 +104,7 @@ fn admit_run(run: &mut Run, sums: &mut Sums) -> Result<(), String> {
 
 fn admit_facts(facts: &mut CallFacts, sums: &mut Sums) -> Result<(), String> {
     facts.needs.truncate(MOST_NEEDED);
+    facts.awaits.truncate(MOST_NEEDED);
     let recorded = facts.recorded_begin_ns.zip(facts.recorded_end_ns);
     recorded.map_or(Ok(()), |(begin, end)| sums.interval(begin, end))
 }

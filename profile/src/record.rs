@@ -227,6 +227,9 @@ pub struct CallFacts {
     /// legacy default stream.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<u64>,
+    /// Of a wait of the host: the last calls of streams whose work it waits for. Empty for all work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaits: Vec<u64>,
     /// The call by which its stream calls a function of the host before its work, and after other
     /// work.
     #[serde(default, skip_serializing_if = "Option::is_none")]

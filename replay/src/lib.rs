@@ -142,7 +142,7 @@ pub use report::{
     Verdict, What,
 };
 pub use rerun::{
-    Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,
-    Tolerance, Work, compare,
+    Applied, Clock, Differing, Element, Job, Measure, Measured, Mismatch, Other, Outcome,
+    Replacement, Shape, Subject, Tolerance, Tried, WhatIf, Work, compare,
 };
 pub use run::replay;

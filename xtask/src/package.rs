@@ -90,6 +90,11 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
             [&*library, "-pthread"],
         ),
         (
+            "tests/programs/profile/slow.c",
+            "slow",
+            [&*library, "-Itests/programs"],
+        ),
+        (
             "benches/programs/scalar_calls.c",
             "scalar_calls",
             ["-ldl", "-pthread"],

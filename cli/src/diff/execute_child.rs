@@ -132,6 +132,7 @@ fn run_kernels(
         replacements,
         tolerance,
         recorded_too: false,
+        what_if: None,
     };
     // What the kernels write has been compared before; their times are not wanted.
     let measure = Box::new(|_, _: &mut cutape_replay::Work<'_>| Ok(()));

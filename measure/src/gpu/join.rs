@@ -179,6 +179,12 @@ impl Sink for Facts {
             // The host waits.
             if let Some(facts) = self.calls.get_mut(&row.call.index) {
                 facts.is_wait = true;
+                facts.awaits = match row.awaited {
+                    Awaited::Stream => row.stream.map(|stream| self.order.before_now(&stream)),
+                    Awaited::Event => row.event.map(|event| self.order.before_record(event)),
+                    Awaited::Context | Awaited::EventInStream => None,
+                }
+                .unwrap_or_default();
             }
         } else if let (Some(stream), Some(event)) = (row.stream, row.event) {
             self.order.wait(&stream, event);

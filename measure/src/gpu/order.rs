@@ -86,6 +86,20 @@ impl StreamOrder {
         before
     }
 
+    /// The last calls whose work is done when a stream has done all it was given.
+    pub(crate) fn before_now(&self, stream: &StreamRef) -> Vec<u64> {
+        let mut before = self.pending.get(&stream.number).cloned().unwrap_or_default();
+        let own = self.last.get(&stream.number);
+        before.extend(own.map(|&call| (stream.number, call)));
+        before.into_values().collect()
+    }
+
+    /// The last calls whose work is done when an event is.
+    pub(crate) fn before_record(&self, event: ObjectRef) -> Vec<u64> {
+        let recorded = self.recorded.get(&event);
+        recorded.map_or_else(Vec::new, |before| before.values().copied().collect())
+    }
+
     pub(crate) fn record(&mut self, event: ObjectRef, stream: &StreamRef) {
         let mut before = self.by_legacy(stream);
         let own = self.last.get(&stream.number);

@@ -60,6 +60,37 @@ impl Api {
         self.own(id::cuEventSynchronize, &[event])
     }
 
+    /// Lets a stream capture what it gets, whatever other threads do.
+    pub(crate) fn begin_capture(&self, stream: u64) -> Result<(), Code> {
+        const RELAXED: u64 = 2;
+        self.own(id::cuStreamBeginCapture_v2, &[stream, RELAXED])
+    }
+
+    /// The captured graph.
+    pub(crate) fn end_capture(&self, stream: u64) -> Result<u64, Code> {
+        let mut graph = 0u64;
+        let args = [stream, &raw mut graph as u64];
+        self.own(id::cuStreamEndCapture, &args)?;
+        Ok(graph)
+    }
+
+    /// An executable graph.
+    pub(crate) fn instantiate(&self, graph: u64) -> Result<u64, Code> {
+        self.get(id::cuGraphInstantiateWithFlags, &[graph, 0])
+    }
+
+    pub(crate) fn destroy_graph(&self, graph: u64) -> Result<(), Code> {
+        self.own(id::cuGraphDestroy, &[graph])
+    }
+
+    pub(crate) fn destroy_executable(&self, executable: u64) -> Result<(), Code> {
+        self.own(id::cuGraphExecDestroy, &[executable])
+    }
+
+    pub(crate) fn free_host(&self, address: u64) -> Result<(), Code> {
+        self.own(id::cuMemFreeHost, &[address])
+    }
+
     /// Nanoseconds between two completed events.
     pub(crate) fn elapsed(&self, start: u64, end: u64) -> Result<f64, Code> {
         let milliseconds: f32 = self.get(id::cuEventElapsedTime, &[start, end])?;

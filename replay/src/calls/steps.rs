@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cutape_format::Call;
 use cutape_registry::{FUNCTIONS, Function, id};
@@ -34,6 +34,8 @@ pub(crate) enum Step {
     Call(Issued),
     /// Copies bytes that an exchange had changed, which is left out: a call of the replay itself.
     Put { issued: Issued, bytes: Arc<[u8]> },
+    /// The time that the program took for itself before its next call.
+    Pause(Duration),
 }
 
 /// Collects the steps of one call of the trace. The player has one while it plays a call to repeat.
@@ -115,7 +117,7 @@ impl Recorder {
 pub(crate) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
     steps.iter().filter_map(|step| match step {
         Step::Call(issued) => Some(issued),
-        Step::Store { .. } | Step::Put { .. } => None,
+        Step::Store { .. } | Step::Put { .. } | Step::Pause(_) => None,
     })
 }
 
@@ -123,7 +125,7 @@ pub(crate) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
 pub(crate) fn issued_by(steps: &[Step]) -> impl Iterator<Item = &Issued> {
     steps.iter().filter_map(|step| match step {
         Step::Call(issued) | Step::Put { issued, .. } => Some(issued),
-        Step::Store { .. } => None,
+        Step::Store { .. } | Step::Pause(_) => None,
     })
 }
 
@@ -145,6 +147,12 @@ pub(crate) fn issue(
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), *address as *mut u8, bytes.len())
                 };
+            }
+            Step::Pause(lasts) => {
+                let begin = Instant::now();
+                while begin.elapsed() < *lasts {
+                    std::hint::spin_loop();
+                }
             }
             Step::Call(issued) | Step::Put { issued, .. } => {
                 if issued.context != *current && issued.context != 0 {

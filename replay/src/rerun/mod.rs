@@ -13,6 +13,7 @@ mod put_back;
 mod repeatable;
 mod replacement;
 mod snapshot;
+mod what_if;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,12 +36,14 @@ use crate::report::{Report, Skipped, tally};
 
 pub use outputs::{Element, Mismatch, Tolerance, compare};
 pub use replacement::Replacement;
+pub use what_if::{Applied, Other, Shape, Tried, WhatIf};
 pub use work::{Clock, Work};
 
 use outputs::{bytes_of, compare_regions};
 use put_back::PutBack;
 use repeatable::{ends_something, why_once};
 use snapshot::{Region, Snapshot};
+use what_if::Noted;
 
 /// What to measure.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +60,8 @@ pub struct Job {
     pub tolerance: Tolerance,
     /// Measure the recorded kernels of replaced launches, too.
     pub recorded_too: bool,
+    /// Compare the calls with edited ones, instead of measuring them.
+    pub what_if: Option<WhatIf>,
 }
 
 /// What is being measured.
@@ -92,6 +97,9 @@ pub struct Outcome {
     pub compared_bytes: u64,
     /// Memory that differs after the replacement and after the recorded kernel.
     pub mismatches: Vec<Differing>,
+    /// What came of [`Job::what_if`].
+    #[serde(default)]
+    pub tried: Option<Tried>,
     /// Further notes, with how often each applies.
     pub notes: BTreeMap<String, u64>,
 }
@@ -164,6 +172,8 @@ pub(crate) struct Rerun {
     steps: Vec<Step>,
     /// What arguments of the steps point into.
     buffers: Vec<Buffer>,
+    /// What edits need to know of the calls.
+    noted: Noted,
 }
 
 impl fmt::Debug for Rerun {
@@ -198,6 +208,7 @@ impl Rerun {
             snapshot: None,
             steps: Vec::new(),
             buffers: Vec::new(),
+            noted: Noted::default(),
         }
     }
 
@@ -223,6 +234,7 @@ impl Rerun {
         let wanted = self.job.calls.contains(&call.index);
         let once = match next.function {
             Some(function) if self.begun && call.succeeded() && ends_something(function) => {
+                self.pause(call.index);
                 let reason = "it ends what measured calls may use";
                 tally(
                     &mut self.outcome.deferred,
@@ -240,19 +252,33 @@ impl Rerun {
                 if !self.begun {
                     self.begun = true;
                     self.save(player, call)?;
+                } else {
+                    self.pause(call.index);
                 }
                 self.record(player, next)?;
+                if self.job.what_if.is_some() {
+                    self.noted.note(player, next, &self.steps);
+                }
             }
             _ => {
+                self.pause(call.index);
                 if let Some(reason) = once.filter(|_| wanted) {
                     let name = &call.signature.name;
                     tally(&mut self.outcome.not_repeated, name, reason, call.index);
                 }
                 self.outcome.between += u64::from(self.begun && !wanted);
                 play(player, next)?;
+                self.save_new(player, call)?;
             }
         }
         self.done_with(player, wanted)
+    }
+
+    /// The time that the program took before a call is spent in each iteration, too.
+    fn pause(&mut self, call: u64) {
+        let pauses = self.job.what_if.as_ref().map(|what_if| &what_if.pauses);
+        let pause = pauses.filter(|_| self.begun).and_then(|all| all.get(&call));
+        self.steps.extend(pause.map(|&lasts| Step::Pause(lasts)));
     }
 
     /// Measures if that was the last selected call.
@@ -274,6 +300,9 @@ impl Rerun {
         self.wait(player, first)?;
         let mut steps = std::mem::take(&mut self.steps);
         let mut snapshot = self.snapshot.take();
+        if let Some(what_if) = self.job.what_if.take() {
+            return self.try_edits(player, subject, &what_if, &steps, snapshot);
+        }
         let saved = snapshot.as_ref().map_or(0, Snapshot::bytes);
         if let Some(snapshot) = &mut snapshot {
             let changes = snapshot.changes(&player.api).map_err(cannot)?;
@@ -287,6 +316,42 @@ impl Rerun {
         if let Some(mut snapshot) = snapshot {
             snapshot.release(&player.api);
         }
+        Ok(())
+    }
+
+    /// Compares the selected calls with edited ones.
+    fn try_edits(
+        &mut self,
+        player: &Player<'_>,
+        subject: Subject,
+        what_if: &WhatIf,
+        steps: &[Step],
+        snapshot: Option<Snapshot>,
+    ) -> Result<(), Error> {
+        let mut snapshot = snapshot.unwrap_or_default();
+        let saved_bytes = snapshot.bytes();
+        let what = (steps, &self.noted);
+        let tolerance = &self.job.tolerance;
+        let tried = what_if::run(
+            player,
+            &self.position,
+            what_if,
+            tolerance,
+            what,
+            &mut snapshot,
+        );
+        self.outcome.tried = Some(tried.map_err(cannot)?);
+        self.outcome.subjects.push(Measured {
+            call: subject.call,
+            calls: calls_of(steps).count() as u64,
+            saved_bytes,
+            restored_bytes: snapshot.bytes(),
+            spilled_bytes: snapshot.spilled(),
+            put_bytes: 0,
+            put_copies: 0,
+            puts_from_host: false,
+        });
+        snapshot.release(&player.api);
         Ok(())
     }
 
@@ -570,6 +635,23 @@ impl Rerun {
             self.outcome.note(note);
         }
         self.snapshot = Some(snapshot);
+        Ok(())
+    }
+
+    /// For edits: saves the memory that a call has made, whose contents the repeated calls find.
+    fn save_new(&mut self, player: &mut Player<'_>, call: &Call<'_>) -> Result<(), Error> {
+        let Some(snapshot) = self.snapshot.as_mut().filter(|_| self.job.what_if.is_some()) else {
+            return Ok(());
+        };
+        let new = player.ranges.all_live().filter(|range| range.made == call.index);
+        let new: Vec<Region> = new.filter_map(Region::of).collect();
+        if new.is_empty() || player.captures.any_open() {
+            return Ok(());
+        }
+        let waited = player.wait_for_contexts(calls_of(&self.steps).map(|issued| issued.context));
+        waited.map_err(returned(format!("cuCtxSynchronize after call {}", call.index)))?;
+        let mut more = Snapshot::take(&player.api, new).map_err(cannot)?;
+        snapshot.pieces.append(&mut more.pieces);
         Ok(())
     }
 

@@ -75,6 +75,6 @@ impl PutBack {
 fn lengths(steps: &[Step]) -> impl Iterator<Item = u64> {
     steps.iter().filter_map(|step| match step {
         Step::Put { bytes, .. } => Some(bytes.len() as u64),
-        Step::Store { .. } | Step::Call(_) => None,
+        Step::Store { .. } | Step::Call(_) | Step::Pause(_) => None,
     })
 }

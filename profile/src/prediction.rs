@@ -1,0 +1,507 @@
+//! What a run would take if calls were left out, joined or ordered in another way: it is played
+//! again with the measured time of each call and of each piece of work.
+//!
+//! The host makes calls one after the other, each takes its time, and a wait ends with the work that
+//! it waits for. Work begins after its call has been entered, after the work before it on its
+//! stream, and after work that it needs by events.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::occupancy::Occupancy;
+use crate::record::{CallFacts, HostCall, Profile, Run, Work, WorkKind};
+use crate::statistics::median;
+
+/// How fast page-locked memory is copied, in bytes a second, where a run has no such copy: what PCI
+/// Express of generation 4 with 16 lanes reaches (assumed).
+const PINNED_BYTES_PER_SECOND: f64 = 25e9;
+/// How much of the device kernels may fill that run at the same time.
+const WHOLE: f64 = 1.0;
+
+/// What is different from the run that was measured. Calls by index.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// Only these calls count, from the first to the last; all if `None`.
+    pub calls: Option<(u64, u64)>,
+    /// Waits of the host that are left out.
+    pub dropped: BTreeSet<u64>,
+    /// Copies whose host memory is page-locked.
+    pub pinned: BTreeSet<u64>,
+    /// Work that needs not wait for other such work on its stream.
+    pub overlapped: BTreeSet<u64>,
+    /// Copies that are joined with those before them.
+    pub batched: BTreeSet<u64>,
+    /// Work that graphs launch: calls that follow each other are one graph.
+    pub graphed: BTreeSet<u64>,
+    /// Kernels are others, so that the time of their work is not known.
+    pub other_kernels: bool,
+    /// The time that the program takes for itself before a call.
+    pub pauses_ns: BTreeMap<u64, u64>,
+}
+
+/// What a profile lets expect of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// From the first call to the end of all work, without the change.
+    pub recorded_ns: u64,
+    /// With it; `None` if it depends on what was not measured.
+    pub edited_ns: Option<u64>,
+    /// What the prediction assumes.
+    pub assumptions: Vec<String>,
+}
+
+impl Prediction {
+    /// By the run with the median time.
+    pub fn of(profile: &Profile, change: &Change) -> Self {
+        let nothing = Run::default();
+        let run = profile.runs.get(profile.median_run()).unwrap_or(&nothing);
+        let model = Model::of(profile, run);
+        let unchanged = Change {
+            calls: change.calls,
+            pauses_ns: change.pauses_ns.clone(),
+            ..Change::default()
+        };
+        Self {
+            recorded_ns: model.play(&unchanged),
+            edited_ns: (!change.other_kernels).then(|| model.play(change)),
+            assumptions: model.assumptions(change),
+        }
+    }
+}
+
+/// A run, taken apart.
+pub(crate) struct Model<'a> {
+    profile: &'a Profile,
+    calls: Vec<Step<'a>>,
+    /// From the entry of a call to the begin of its work on an idle stream.
+    latency: u64,
+    /// From the end of work to the begin of the next on its stream.
+    gap: u64,
+    /// From the end of awaited work to the return of the wait.
+    returning: u64,
+    /// What a wait for nothing takes.
+    waiting: u64,
+    /// What a call that enqueues work takes.
+    enqueuing: u64,
+    /// Bytes a second of copies with page-locked memory, by name.
+    pinned: HashMap<&'a str, f64>,
+}
+
+/// A call and its work.
+struct Step<'a> {
+    call: u64,
+    /// What it takes on the host; of a wait, unless it waits.
+    takes: u64,
+    facts: Option<&'a CallFacts>,
+    work: Vec<&'a Work>,
+}
+
+impl<'a> Model<'a> {
+    pub(crate) fn of(profile: &'a Profile, run: &'a Run) -> Self {
+        let mut work: HashMap<u64, Vec<&Work>> = HashMap::new();
+        for one in &run.work {
+            if let Some(call) = one.call {
+                work.entry(call).or_default().push(one);
+            }
+        }
+        let calls = run.host.iter().map(|call| {
+            let facts = profile.calls.get(&call.call);
+            Step {
+                call: call.call,
+                takes: takes(call, facts),
+                facts,
+                work: work.remove(&call.call).unwrap_or_default(),
+            }
+        });
+        let mut calls: Vec<Step<'_>> = calls.collect();
+        calls.sort_by_key(|step| step.call);
+        let mut model = Self {
+            profile,
+            calls,
+            latency: 0,
+            gap: 0,
+            returning: 0,
+            waiting: 0,
+            enqueuing: 0,
+            pinned: HashMap::new(),
+        };
+        model.measure(run);
+        model
+    }
+
+    /// Latencies, as they are in the run.
+    fn measure(&mut self, run: &'a Run) {
+        let host: HashMap<u64, &HostCall> = run.host.iter().map(|call| (call.call, call)).collect();
+        let mut ends: HashMap<u32, u64> = HashMap::new();
+        let (mut latencies, mut gaps) = (Vec::new(), Vec::new());
+        for work in &run.work {
+            let before = ends.insert(work.stream, work.end_ns);
+            let Some(call) = work.call.and_then(|call| host.get(&call)) else {
+                continue;
+            };
+            match before {
+                Some(end) if end > call.end_ns => gaps.push(work.begin_ns.saturating_sub(end)),
+                Some(end) if end > call.begin_ns => {}
+                _ => latencies.push(work.begin_ns.saturating_sub(call.begin_ns)),
+            }
+            let is_pageable = work.name.ends_with("(pageable)");
+            if let (WorkKind::Copy, Some(bytes), false) = (work.kind, work.bytes, is_pageable) {
+                let speed = bytes as f64 / (work.lasted().max(1) as f64 / 1e9);
+                let known = self.pinned.entry(&work.name).or_default();
+                *known = known.max(speed);
+            }
+        }
+        let mut begun = run.work.iter().peekable();
+        let mut last = 0;
+        let (mut returns, mut waits, mut enqueues) = (Vec::new(), Vec::new(), Vec::new());
+        let mut by_end: Vec<u64> = run.work.iter().map(|work| work.end_ns).collect();
+        by_end.sort_unstable();
+        for call in &run.host {
+            let facts = self.profile.calls.get(&call.call);
+            while let Some(work) = begun.next_if(|work| work.begin_ns < call.begin_ns) {
+                last = last.max(work.end_ns);
+            }
+            if !facts.is_some_and(|facts| facts.is_wait) {
+                let has_work = self.calls.binary_search_by_key(&call.call, |step| step.call);
+                let step = has_work.ok().and_then(|at| self.calls.get(at));
+                if let Some(step) = step.filter(|step| !step.work.is_empty()) {
+                    enqueues.push(step.takes);
+                }
+                continue;
+            }
+            let ended = by_end.partition_point(|&end| end <= call.end_ns);
+            let ended = ended.checked_sub(1).and_then(|at| by_end.get(at)).copied();
+            match ended {
+                Some(end) if end > call.begin_ns => returns.push(call.end_ns - end),
+                _ => waits.push(call.end_ns.saturating_sub(call.begin_ns)),
+            }
+        }
+        self.latency = middle(latencies);
+        self.gap = middle(gaps);
+        self.returning = middle(returns);
+        self.waiting = middle(waits);
+        self.enqueuing = middle(enqueues);
+    }
+
+    /// From the first call to the end of all, in nanoseconds.
+    pub(crate) fn play(&self, change: &Change) -> u64 {
+        let mut device = Device::default();
+        let mut now = 0u64;
+        let mut earlier: Option<(u64, u32)> = None;
+        let mut entered = 0;
+        for step in self.within(change) {
+            let call = step.call;
+            if change.dropped.contains(&call) && step.work.is_empty() {
+                now += change.pauses_ns.get(&call).copied().unwrap_or(0);
+                continue;
+            }
+            let stream = step.work.first().map(|work| work.stream);
+            let joins = |set: &BTreeSet<u64>| {
+                let follows = earlier.is_some_and(|(before, on)| {
+                    set.contains(&before) && Some(on) == stream
+                });
+                set.contains(&call) && follows
+            };
+            let is_joined = joins(&change.graphed) || joins(&change.batched);
+            if !is_joined {
+                now += change.pauses_ns.get(&call).copied().unwrap_or(0);
+                entered = now;
+            }
+            let is_pinned = change.pinned.contains(&call);
+            let mut done = 0;
+            for work in &step.work {
+                let lasts = self.lasts(work, is_pinned);
+                let share = change.overlapped.contains(&call).then(|| self.share(work));
+                let mut after = device.needed(step.facts);
+                if joins(&change.batched) {
+                    after = after.max(device.end(work.stream).saturating_sub(self.gap));
+                }
+                done = device.run(self, work.stream, (entered, after), lasts, share);
+            }
+            if let Some(&stream) = stream.as_ref() {
+                device.calls.insert(call, done);
+                earlier = Some((call, stream));
+            } else {
+                earlier = None;
+            }
+            now += match is_joined {
+                true => 0,
+                false => self.spent(step, is_pinned, change),
+            };
+            if step.facts.is_some_and(|facts| facts.is_wait) {
+                let awaited = match step.work.is_empty() {
+                    true => device.awaited(step.facts),
+                    false => done,
+                };
+                let returns = match awaited > entered {
+                    true => awaited + self.returning,
+                    false => entered + self.waiting,
+                };
+                now = match step.work.is_empty() {
+                    true => returns,
+                    false => now.max(returns),
+                };
+            }
+        }
+        now.max(device.last())
+    }
+
+    fn within<'s>(&'s self, change: &Change) -> impl Iterator<Item = &'s Step<'a>> + use<'s, 'a> {
+        let calls = change.calls;
+        self.calls.iter().filter(move |step| {
+            calls.is_none_or(|(first, last)| (first..=last).contains(&step.call))
+        })
+    }
+
+    /// What a call takes on the host, without its wait.
+    fn spent(&self, step: &Step<'_>, is_pinned: bool, change: &Change) -> u64 {
+        let is_copy = step.work.iter().any(|work| work.kind == WorkKind::Copy);
+        if is_pinned && is_copy || change.graphed.contains(&step.call) {
+            return step.takes.min(self.enqueuing);
+        }
+        // A synchronous copy waits for its work, whose time counts by itself.
+        match step.facts {
+            Some(facts) if facts.is_wait && !step.work.is_empty() => step.takes.min(self.enqueuing),
+            _ => step.takes,
+        }
+    }
+
+    /// How long work runs.
+    fn lasts(&self, work: &Work, is_pinned: bool) -> u64 {
+        let (true, Some(bytes)) = (is_pinned, work.bytes) else {
+            return work.lasted();
+        };
+        let name = work.name.trim_end_matches(" (pageable)");
+        let speed = self.pinned.get(name).copied().unwrap_or(PINNED_BYTES_PER_SECOND);
+        let copied = bytes as f64 / speed.max(1.0) * 1e9;
+        work.lasted().min(copied as u64)
+    }
+
+    /// How much of the device work fills: 0 to 1.
+    fn share(&self, work: &Work) -> f64 {
+        let devices = self.profile.devices.iter();
+        let mut device = devices.filter(|device| device.ordinal == work.device);
+        let filled = device.next().and_then(|device| Occupancy::of(work, device));
+        match (work.kind, filled) {
+            (WorkKind::Kernel, Some(filled)) => filled.waves.min(WHOLE),
+            (WorkKind::Kernel, None) => WHOLE,
+            // Copies have hardware of their own.
+            _ => 0.0,
+        }
+    }
+
+    fn assumptions(&self, change: &Change) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut add = |holds: bool, text: String| {
+            if holds {
+                all.push(text);
+            }
+        };
+        add(
+            !change.pinned.is_empty() && self.pinned.is_empty(),
+            format!(
+                "page-locked memory is copied with {:.0} GB/s",
+                PINNED_BYTES_PER_SECOND / 1e9
+            ),
+        );
+        add(
+            !change.graphed.is_empty(),
+            "a graph is launched in the time of one kernel".to_owned(),
+        );
+        add(
+            !change.overlapped.is_empty(),
+            "kernels overlap as far as their blocks leave room on the device".to_owned(),
+        );
+        all
+    }
+}
+
+/// What the device has done.
+#[derive(Default)]
+struct Device {
+    /// When the last work of each stream ends that others on it wait for.
+    streams: HashMap<u32, u64>,
+    /// Work beside that: when it ends, and how much of the device it fills.
+    beside: HashMap<u32, Vec<(u64, f64)>>,
+    /// When the work of each call ends.
+    calls: HashMap<u64, u64>,
+}
+
+impl Device {
+    fn end(&self, stream: u32) -> u64 {
+        self.streams.get(&stream).copied().unwrap_or(0)
+    }
+
+    /// When the work ends that a call's work needs on other streams.
+    fn needed(&self, facts: Option<&CallFacts>) -> u64 {
+        let needs = facts.map_or(&[][..], |facts| &facts.needs).iter();
+        let ends = needs.filter_map(|call| self.calls.get(call)).copied();
+        ends.max().unwrap_or(0)
+    }
+
+    /// When the work ends that a wait is for; all if that is not known.
+    fn awaited(&self, facts: Option<&CallFacts>) -> u64 {
+        let awaits = facts.map_or(&[][..], |facts| &facts.awaits);
+        if awaits.is_empty() {
+            return self.last();
+        }
+        // Work that was put beside a stream is awaited with it.
+        let last = awaits.iter().max().copied().unwrap_or(0);
+        let beside = !self.beside.is_empty();
+        let ends = self.calls.iter().filter(|(call, _)| match beside {
+            true => **call <= last,
+            false => awaits.contains(call),
+        });
+        ends.map(|(_, &end)| end).max().unwrap_or(0)
+    }
+
+    fn last(&self) -> u64 {
+        let beside = self.beside.values().flatten().map(|one| one.0);
+        beside.chain(self.streams.values().copied()).max().unwrap_or(0)
+    }
+
+    /// Runs work; when it ends. With a share of the device, beside such work of its stream.
+    fn run(
+        &mut self,
+        model: &Model<'_>,
+        stream: u32,
+        (entered, needed): (u64, u64),
+        lasts: u64,
+        share: Option<f64>,
+    ) -> u64 {
+        let mut ready = self.end(stream).max(needed);
+        let beside = self.beside.entry(stream).or_default();
+        match share {
+            None => ready = ready.max(beside.drain(..).map(|one| one.0).max().unwrap_or(0)),
+            Some(share) => {
+                beside.sort_by_key(|one| one.0);
+                let mut filled: f64 = beside
+                    .iter()
+                    .filter(|one| one.0 > ready.max(entered))
+                    .map(|one| one.1)
+                    .sum();
+                for &(end, one) in beside.iter().filter(|one| one.0 > entered) {
+                    if filled + share <= WHOLE {
+                        break;
+                    }
+                    ready = ready.max(end);
+                    filled -= one;
+                }
+            }
+        }
+        let follows = if ready == 0 { 0 } else { ready + model.gap };
+        let end = follows.max(entered + model.latency) + lasts;
+        match share {
+            None => {
+                self.streams.insert(stream, end);
+            }
+            Some(share) => self.beside.entry(stream).or_default().push((end, share)),
+        }
+        end
+    }
+}
+
+/// What a call takes on the host: as in the recording, if that is less, since measuring takes time.
+fn takes(call: &HostCall, facts: Option<&CallFacts>) -> u64 {
+    let here = call.end_ns.saturating_sub(call.begin_ns);
+    let recorded = facts.and_then(|facts| {
+        let end = facts.recorded_end_ns?;
+        Some(end.saturating_sub(facts.recorded_begin_ns?))
+    });
+    recorded.map_or(here, |recorded| recorded.min(here))
+}
+
+/// The median; 0 for none.
+fn middle(times: Vec<u64>) -> u64 {
+    let mut times: Vec<f64> = times.into_iter().map(|time| time as f64).collect();
+    times.sort_by(f64::total_cmp);
+    median(&times) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_profile::{host, kernel, profile};
+
+    /// Launches of 10 ns each with a kernel of 100 ns that begins 20 ns after the entry of its call,
+    /// and a wait that returns 5 ns after it.
+    fn waits_in_a_loop() -> Profile {
+        let (mut work, mut calls, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+        for turn in 0..4 {
+            let (call, begin) = (turn * 2, turn * 125);
+            calls.push(host(call, begin, begin + 10));
+            calls.push(host(call + 1, begin + 10, begin + 125));
+            work.push(kernel("k", call, begin + 20, begin + 120));
+            waits.push(call + 1);
+        }
+        profile(work, calls, &waits)
+    }
+
+    fn set(calls: &[u64]) -> BTreeSet<u64> {
+        calls.iter().copied().collect()
+    }
+
+    #[test]
+    fn unchanged_calls_take_what_they_took() {
+        let predicted = Prediction::of(&waits_in_a_loop(), &Change::default());
+        assert_eq!((predicted.recorded_ns, predicted.edited_ns), (500, Some(500)));
+    }
+
+    #[test]
+    fn changes_of_a_loop_with_waits() {
+        let waits = waits_in_a_loop();
+        for (what, change, expected) in [
+            (
+                "kernels follow each other, the last wait is left",
+                Change {
+                    dropped: set(&[1, 3, 5]),
+                    ..Change::default()
+                },
+                20 + 4 * 100 + 5,
+            ),
+            (
+                "a part of the calls",
+                Change {
+                    calls: Some((2, 5)),
+                    ..Change::default()
+                },
+                250,
+            ),
+            (
+                "the program's own time",
+                Change {
+                    pauses_ns: BTreeMap::from([(2, 1000)]),
+                    ..Change::default()
+                },
+                1500,
+            ),
+        ] {
+            let predicted = Prediction::of(&waits, &change);
+            assert_eq!(predicted.edited_ns, Some(expected), "{what}");
+        }
+        let unknown = Change {
+            other_kernels: true,
+            ..Change::default()
+        };
+        assert_eq!(Prediction::of(&waits, &unknown).edited_ns, None);
+    }
+
+    #[test]
+    fn launches_that_take_longer_than_their_kernels() {
+        let work: Vec<Work> = (0..10)
+            .map(|call| kernel("k", call, call * 100 + 20, call * 100 + 30))
+            .collect();
+        let calls = (0..10).map(|call| host(call, call * 100, call * 100 + 100));
+        let profile = profile(work, calls.collect(), &[]);
+        let all: Vec<u64> = (0..10).collect();
+        let graph = Change {
+            graphed: set(&all),
+            ..Change::default()
+        };
+        let predicted = Prediction::of(&profile, &graph);
+        // One launch, and kernels without gaps.
+        assert_eq!((predicted.recorded_ns, predicted.edited_ns), (1000, Some(120)));
+        assert_eq!(predicted.assumptions.len(), 1);
+    }
+}

@@ -1,0 +1,45 @@
+//! `--drop-sync`: waits of the host are left out.
+
+use cutape_registry::{ContextOp, EventOp, Family, Function, StreamOp};
+
+use super::{Applied, Edited, Known, WhatIf, hazards};
+use crate::calls::steps::Step;
+
+/// Whether a call waits and does nothing else.
+pub(super) fn is_wait(function: &Function) -> bool {
+    matches!(
+        function.family,
+        Family::Stream(StreamOp::Synchronize)
+            | Family::Event(EventOp::Synchronize)
+            | Family::Context(ContextOp::Synchronize)
+    )
+}
+
+pub(super) fn apply(
+    edited: &mut Edited,
+    _: Known<'_, '_>,
+    job: &WhatIf,
+) -> Result<Applied, String> {
+    let before = edited.steps.len();
+    let unproven = hazards::unproven(&edited.steps, &edited.host, &job.drop_sync);
+    edited.steps.retain(|step| match step {
+        Step::Call(issued) => {
+            !(job.drop_sync.contains(&issued.index) && is_wait(issued.function))
+        }
+        _ => true,
+    });
+    let dropped = (before - edited.steps.len()) as u64;
+    if dropped == 0 {
+        return Err(
+            "none of the calls waits for a stream, a context or an event (cuStreamSynchronize, \
+             cuCtxSynchronize, cuEventSynchronize)"
+                .to_owned(),
+        );
+    }
+    edited.conditions.extend(unproven);
+    Ok(Applied {
+        edit: "drop-sync".to_owned(),
+        calls: dropped,
+        what: format!("{dropped} waits left out"),
+    })
+}

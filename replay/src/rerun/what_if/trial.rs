@@ -1,0 +1,297 @@
+//! Runs the calls as recorded and edited, compares, and times both in turns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{Edited, HostSide, Known, Noted, Other, Tried, WhatIf, hazards, recorded_of};
+use crate::api::result_name;
+use crate::calls::steps::{Step, issue, issued_by};
+use crate::compare::received::read_memory;
+use crate::player::Player;
+use crate::process::position::Position;
+use crate::rerun::outputs::{Tolerance, compare, compare_regions};
+use crate::rerun::snapshot::Snapshot;
+
+/// How long the calls run in a round at least, in nanoseconds, and how often at most: short ones
+/// vary too much.
+const ROUND_NS: f64 = 20e6;
+const MOST_ITERATIONS: f64 = 200.0;
+/// What host memory holds before copies bring bytes.
+const UNTOUCHED: u8 = 0xa5;
+
+/// Calls to run, and how.
+struct Runner<'a, 't> {
+    player: &'a Player<'t>,
+    position: &'a Position,
+    /// The context of the first call.
+    context: u64,
+    /// Those of all calls.
+    contexts: BTreeSet<u64>,
+}
+
+/// Tries the edits on steps that were played, on the memory that they had.
+///
+/// # Errors
+/// A call that fails when it is repeated as recorded.
+pub(in crate::rerun) fn run(
+    player: &Player<'_>,
+    position: &Position,
+    job: &WhatIf,
+    tolerance: &Tolerance,
+    (steps, noted): (&[Step], &Noted),
+    snapshot: &mut Snapshot,
+) -> Result<Tried, String> {
+    let api = &player.api;
+    let contexts: BTreeSet<u64> = issued_by(steps)
+        .map(|issued| issued.context)
+        .filter(|&context| context != 0)
+        .collect();
+    let current = api.current_context().unwrap_or(0);
+    let first = issued_by(steps).map(|issued| issued.context).next();
+    let runner = Runner {
+        player,
+        position,
+        context: first.filter(|&context| context != 0).unwrap_or(current),
+        contexts,
+    };
+    let mut tried = Tried::default();
+    let recorded = noted.host.clone();
+    runner.run(steps, snapshot, &recorded)?;
+    let (before, once) = (copied(&recorded), snapshot.changes(api)?);
+    runner.run(steps, snapshot, &recorded)?;
+    let (after, twice) = (copied(&recorded), snapshot.changes(api)?);
+    let changed: Vec<(u64, u64)> = twice
+        .iter()
+        .filter_map(|(number, _)| {
+            let region = &snapshot.pieces.get(*number)?.region;
+            recorded_of(&player.ranges, region.live, region.length)
+        })
+        .collect();
+    let known = Known {
+        player,
+        noted,
+        changed: &changed,
+    };
+    let mut edited = Edited::new(steps, &recorded);
+    let applied = edited.apply(known, job);
+    let measured = match applied {
+        Err(why) => {
+            tried.refused = Some(why);
+            Ok(())
+        }
+        Ok(applied) => {
+            tried.applied = applied;
+            tried.refused = hazard(steps, &recorded, &edited);
+            tried.conditions = std::mem::take(&mut edited.conditions);
+            match tried.refused {
+                Some(_) => Ok(()),
+                None => {
+                    let compared = Compared {
+                        copies: [before, after],
+                        memory: [once, twice],
+                        tolerance,
+                    };
+                    runner
+                        .compare(&edited, &recorded, snapshot, compared, &mut tried)
+                        .and_then(|()| runner.time(job, steps, &edited, snapshot, &mut tried))
+                }
+            }
+        }
+    };
+    // After a failure the context may be unusable, and the process ends anyway.
+    if measured.is_ok() {
+        runner.wait()?;
+        edited.made.release(api);
+        let restored = api.set_current(current);
+        restored.map_err(|code| format!("cuCtxSetCurrent returned {}", result_name(code)))?;
+    }
+    measured.map(|()| tried)
+}
+
+/// Host memory that the edited calls use while a copy may be on its way, and the recorded ones do
+/// not.
+fn hazard(steps: &[Step], recorded: &BTreeMap<u64, HostSide>, edited: &Edited) -> Option<String> {
+    let known = hazards::of(steps, recorded);
+    let found = hazards::of(&edited.unjoined, &edited.host);
+    let mut new = found.difference(&known);
+    let first = new.next()?;
+    let others = new.count();
+    let others = match others {
+        0 => String::new(),
+        others => format!(" (and {others} other pairs of calls)"),
+    };
+    Some(format!(
+        "the program uses the host memory of the copy of call {} again before call {}, and no wait \
+         before that is left{others}",
+        first.first, first.second
+    ))
+}
+
+/// What the copies to pageable memory have brought.
+fn copied(host: &BTreeMap<u64, HostSide>) -> BTreeMap<u64, Vec<u8>> {
+    let written = host.iter().filter(|(_, side)| side.is_written);
+    let bytes = |side: &HostSide| read_memory(side.live, usize::try_from(side.length).unwrap_or(0));
+    written.map(|(&call, side)| (call, bytes(side))).collect()
+}
+
+/// What the recorded calls leave, of two runs.
+struct Compared<'a> {
+    copies: [BTreeMap<u64, Vec<u8>>; 2],
+    memory: [Vec<(usize, Vec<u8>)>; 2],
+    tolerance: &'a Tolerance,
+}
+
+impl Runner<'_, '_> {
+    /// Waits for all work.
+    fn wait(&self) -> Result<(), String> {
+        let api = &self.player.api;
+        let failed = |what: &'static str| {
+            move |code| format!("{what} after the edited calls returned {}", result_name(code))
+        };
+        for &context in &self.contexts {
+            api.set_current(context).map_err(failed("cuCtxSetCurrent"))?;
+            api.synchronize().map_err(failed("cuCtxSynchronize"))?;
+        }
+        let entered = api.set_current(self.context);
+        entered.map_err(failed("cuCtxSetCurrent"))?;
+        api.synchronize().map_err(failed("cuCtxSynchronize"))
+    }
+
+    /// Runs the steps once on restored memory; nanoseconds until all work is done.
+    fn run(
+        &self,
+        steps: &[Step],
+        snapshot: &Snapshot,
+        host: &BTreeMap<u64, HostSide>,
+    ) -> Result<f64, String> {
+        // What a copy has not brought must not pass for what it brought the last time.
+        for side in host.values().filter(|side| side.is_written) {
+            let length = usize::try_from(side.length).unwrap_or(0);
+            // SAFETY: the memory is kept with the steps or is what an edit has made, or lies in a
+            // live range of host memory; no work is in progress.
+            unsafe { std::ptr::write_bytes(side.live as *mut u8, UNTOUCHED, length) };
+        }
+        self.once(steps, snapshot)
+    }
+
+    fn once(&self, steps: &[Step], snapshot: &Snapshot) -> Result<f64, String> {
+        let api = &self.player.api;
+        self.wait()?;
+        // The legacy default stream.
+        snapshot.restore(api, 0)?;
+        self.wait()?;
+        let mut current = self.context;
+        let begin = Instant::now();
+        issue(api, steps, &mut current, self.position)?;
+        if self.contexts.len() > 1 {
+            self.wait()?;
+        } else {
+            let waited = api.synchronize();
+            waited.map_err(|code| format!("the calls' work ended with {}", result_name(code)))?;
+        }
+        let lasted = begin.elapsed().as_nanos() as f64;
+        // The watchdog sees progress.
+        self.position.done.fetch_add(1, Ordering::Relaxed);
+        Ok(lasted)
+    }
+
+    /// Runs the edited calls and compares what they leave.
+    fn compare(
+        &self,
+        edited: &Edited,
+        recorded: &BTreeMap<u64, HostSide>,
+        snapshot: &mut Snapshot,
+        compared: Compared<'_>,
+        tried: &mut Tried,
+    ) -> Result<(), String> {
+        let api = &self.player.api;
+        let Compared {
+            copies: [before, after],
+            memory: [once, twice],
+            tolerance,
+        } = compared;
+        self.run(&edited.steps, snapshot, &edited.host)?;
+        let copies = copied(&edited.host);
+        let memory = snapshot.changes(api)?;
+        let mut add = |what: String, length: usize, is_steady: bool, mismatch| {
+            if !is_steady {
+                tried.unsteady += 1;
+                return;
+            }
+            tried.compared += 1;
+            tried.compared_bytes += length as u64;
+            if let Some(mismatch) = mismatch {
+                tried.differing.push(Other { what, mismatch });
+            }
+        };
+        for (call, expected) in &after {
+            // Page-locked memory of the program is among the pieces of memory.
+            if recorded.get(call).is_none_or(|side| side.is_pinned) {
+                continue;
+            }
+            let received = copies.get(call).map(Vec::as_slice).unwrap_or_default();
+            let what = format!("what call {call} copies to the host");
+            let mismatch = compare(expected, received, tolerance);
+            add(what, expected.len(), before.get(call) == Some(expected), mismatch);
+        }
+        let pieces: Vec<&[u8]> = snapshot.pieces.iter().map(|piece| &piece.bytes[..]).collect();
+        let bytes = |changes: &[(usize, Vec<u8>)], number: usize| {
+            let change = changes.iter().find(|change| change.0 == number);
+            change.map(|change| change.1.clone())
+        };
+        for (number, mismatch) in compare_regions(&pieces, &twice, &memory, tolerance) {
+            let Some(piece) = snapshot.pieces.get(number) else {
+                continue;
+            };
+            let is_steady = bytes(&once, number) == bytes(&twice, number);
+            let what = format!("memory at {}", piece.region.what);
+            add(what, piece.bytes.len(), is_steady, mismatch);
+        }
+        let changes = [&once, &twice, &memory].into_iter().flatten();
+        let changed: BTreeSet<usize> = changes.map(|change| change.0).collect();
+        // All as it was: what only the copies on the device have is restored from them from now on.
+        self.wait()?;
+        snapshot.restore(api, 0)?;
+        self.wait()?;
+        snapshot.keep_only(api, &changed.into_iter().collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// Times both in turns.
+    fn time(
+        &self,
+        job: &WhatIf,
+        steps: &[Step],
+        edited: &Edited,
+        snapshot: &Snapshot,
+        tried: &mut Tried,
+    ) -> Result<(), String> {
+        let lasts = self.once(steps, snapshot)?;
+        self.once(&edited.steps, snapshot)?;
+        let iterations = (ROUND_NS / lasts.max(1.0)).ceil().clamp(1.0, MOST_ITERATIONS);
+        tried.iterations = iterations as u64;
+        for round in 0..job.rounds {
+            let mut both = [(steps, Vec::new()), (&*edited.steps, Vec::new())];
+            for _ in 0..tried.iterations {
+                // Neither is always the second one.
+                let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+                for which in order {
+                    if let Some((steps, times)) = both.get_mut(which) {
+                        times.push(self.once(steps, snapshot)?);
+                    }
+                }
+            }
+            let [(_, recorded), (_, edited)] = both;
+            tried.recorded_ns.push(median(recorded));
+            tried.edited_ns.push(median(edited));
+        }
+        Ok(())
+    }
+}
+
+/// The median of some times.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}
