@@ -6,6 +6,7 @@
 //! files, [`Report`] judges and describes.
 //!
 //! `gpu` profiles: it measures when the work of a replay runs, for the crate `cutape-profile`.
+//! `ncu` adds what hardware counters say of its kernels.
 //!
 //! Invariant: a regression is reported only if mean and median agree on it. What was not measured
 //! or not compared is in the report, with a reason. Nothing here prints, but for criterion if asked.
@@ -17,6 +18,7 @@ mod error;
 mod gpu;
 mod measure;
 mod measurement;
+mod ncu;
 mod replacement;
 mod selection;
 mod settings;
@@ -28,6 +30,7 @@ pub use error::Error;
 pub use gpu::{NotFound, ProfileSettings, find_cupti, profile, profile_as_child};
 pub use measure::measure;
 pub use measurement::{Benchmark, Change, Estimate, Results};
+pub use ncu::{Counted, Measured, Ncu, count, count_as_child, counters};
 pub use replacement::tolerance;
 pub use selection::Selection;
 pub use settings::{Comparison, Round, Settings, UNNAMED, is_baseline_name};

@@ -29,6 +29,9 @@ impl Summary {
         }
         self.stall_table(&mut out);
         self.path_table(&mut out);
+        if let Some(counters) = &profile.counters {
+            counters.text(&mut out);
+        }
         for (note, &count) in &profile.notes {
             let times = if count > 1 {
                 format!(" ({count} times)")

@@ -16,4 +16,5 @@ mod record;
 mod tracer;
 
 pub use find::{NotFound, find_cupti};
+pub(crate) use find::{entries, toolkits};
 pub use profile::{ProfileSettings, profile, profile_as_child};

@@ -131,6 +131,7 @@ fn join(
         streams,
         calls: facts.calls,
         runs,
+        counters: None,
         notes,
     })
 }
