@@ -224,6 +224,9 @@ enum Verb {
     /// The process in which `profile` replays.
     #[command(name = profile::CHILD, hide = true)]
     ProfileChild(profile::ChildArguments),
+    /// The process under `ncu`, which guards the one that replays.
+    #[command(name = profile::counters::GUARD, hide = true)]
+    ProfileCount(profile::ChildArguments),
 }
 
 impl Verb {
@@ -240,7 +243,8 @@ impl Verb {
             | Self::ExecuteChild(_)
             | Self::DebugChild(_)
             | Self::BenchChild(_)
-            | Self::ProfileChild(_) => false,
+            | Self::ProfileChild(_)
+            | Self::ProfileCount(_) => false,
             _ => true,
         }
     }
@@ -381,6 +385,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Profile(arguments) => profile::run(arguments),
         Verb::ProfileChild(arguments) => profile::run_child(arguments),
+        Verb::ProfileCount(arguments) => profile::run_count(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::ExecuteChild(arguments) => diff::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),

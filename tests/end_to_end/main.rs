@@ -8,6 +8,7 @@ mod call_sets;
 mod causes;
 mod compat;
 mod corpus;
+mod counters;
 mod ctl;
 mod damage;
 mod debug;
@@ -93,6 +94,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("compat", compat::add_to),
     ("ctl", ctl::add_to),
     ("corpus", corpus::add_to),
+    ("counters", counters::add_to),
     ("damage", damage::add_to),
     ("debug", debug::add_to),
     ("digests", digests::add_to),

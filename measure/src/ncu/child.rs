@@ -19,8 +19,14 @@ pub struct Counted {
     pub(crate) process: u32,
     /// The chosen calls that the driver got.
     pub(crate) entered: BTreeSet<u64>,
-    /// The report of the replay.
     pub(crate) report: Report,
+}
+
+impl Counted {
+    /// The report of the replay.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
 }
 
 /// As a child writes it.
