@@ -12,6 +12,7 @@ cutape_tests::tests![
     kernels_are_joined_with_calls,
     a_set_chooses_launches,
     what_ncu_cannot_do_is_said,
+    other_readers_have_them,
 ];
 
 /// A recorded program with launches of four kernels.
@@ -190,4 +191,47 @@ fn what_ncu_cannot_do_is_said(folder: &Path) {
             output.describe()
         );
     }
+}
+
+fn other_readers_have_them(folder: &Path) {
+    let file = folder.join("profile.json");
+    let name = file.to_str().unwrap();
+    profile(&["--counters", "--format", "json", "-o", name], "").assert_code(0);
+    let lines = folder.join("lines");
+    let mut command = parts().cutape(&[&"export", &trace(), &"--format", &"jsonl", &"-o", &lines]);
+    run(command.args(["--profile", name])).assert_code(0);
+    let text = fs::read_to_string(lines).unwrap();
+    let rows = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let rows: Vec<Value> = rows.filter(|row| row["table"] == "gpu_counters").collect();
+    let of: Vec<u64> = rows
+        .iter()
+        .map(|row| row["call"].as_u64().unwrap())
+        .collect();
+    assert_eq!(of, launches());
+    assert_eq!(rows[0]["precision"], "fp32");
+    let page = folder.join("page.html");
+    let mut command = parts().cutape(&[&"report", &trace(), &"-o", &page]);
+    run(command.args(["--profile", name])).assert_code(0);
+    // The tables and their rows need no engine.
+    let mut command = parts().cutape(&[&"sql", &trace(), &"--profile", &file]);
+    let output = run(command.args(["--format", "csv"]));
+    output.assert_code(0);
+    for expected in [
+        "gpu_counters,4,call,integer",
+        "gpu_counters,4,dram_share,number",
+        "gpu_work,9,gpu_ns,integer",
+    ] {
+        assert!(
+            output.stdout.contains(expected),
+            "{expected}: {}",
+            output.describe()
+        );
+    }
+    let mut command = parts().cutape(&[&"sql", &trace(), &trace(), &"--profile", &file]);
+    let output = run(&mut command);
+    output.assert_code(2);
+    let why = "--profile: a profile is of one trace, and these are 2";
+    assert!(output.stderr.contains(why), "{}", output.describe());
 }

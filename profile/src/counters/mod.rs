@@ -167,3 +167,10 @@ pub struct Stall {
     /// Its share of the warps' time.
     pub share: f64,
 }
+
+impl Stall {
+    /// Whether it is the state of a warp that issues.
+    pub fn is_issue(&self) -> bool {
+        self.reason == "selected"
+    }
+}

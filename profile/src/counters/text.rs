@@ -109,7 +109,7 @@ fn row(kernel: &KernelCounters, out: &mut String) {
         roofline.map_or_else(unknown, roof),
     );
     let stalls = kernel.stalls.iter();
-    let stalls = stalls.filter(|stall| stall.reason != "selected" && stall.share >= LEAST_STALL);
+    let stalls = stalls.filter(|stall| !stall.is_issue() && stall.share >= LEAST_STALL);
     let stalls: Vec<String> = stalls
         .take(STALLS)
         .map(|stall| format!("{} {}", stall.reason, percent(stall.share)))
