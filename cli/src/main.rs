@@ -35,6 +35,7 @@ mod live;
 mod manual;
 mod mark;
 mod mcp;
+mod merged;
 mod minimize;
 mod observation;
 mod one_rank;
