@@ -1,7 +1,9 @@
 //! `cutape profile`: when the work of a trace runs on the GPU, and what bounds its time.
 
 pub(crate) mod counters;
+mod ranks;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -28,7 +30,9 @@ pub(crate) const CHILD: &str = "profile-child";
 /// What `profile` takes.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// The trace; with --rank, a folder with the traces of several ranks.
+    /// The trace, or a folder with the traces of several ranks, which are replayed
+    /// together; with --rank, one of them alone.
+    #[arg(verbatim_doc_comment)]
     trace: PathBuf,
     #[command(flatten)]
     rank: RankOption,
@@ -98,6 +102,9 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.trace.is_dir() && !arguments.rank.is_given() {
+        return ranks::run(&arguments);
+    }
     let source = arguments
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
@@ -111,11 +118,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         driver: shown(&driver).to_string(),
         repeat: arguments.repeat,
     };
-    let mut hidden = vec!["--child-driver".into(), driver.into_os_string()];
-    if let Some(cupti) = cupti {
-        hidden.extend(["--child-cupti".into(), cupti.into_os_string()]);
-    }
-    hidden.extend(source.for_child());
+    let hidden = [hidden(&driver, cupti.as_deref()), source.for_child()].concat();
     let program = library::own_path()?;
     let command = || guarded::child(&program, CHILD, &hidden);
     let mut progress = Progress::new("replaying", Unit::Things("calls"), None);
@@ -146,6 +149,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => output::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The options that every child gets.
+fn hidden(driver: &Path, cupti: Option<&Path>) -> Vec<OsString> {
+    let mut hidden = vec!["--child-driver".into(), driver.as_os_str().to_owned()];
+    if let Some(cupti) = cupti {
+        hidden.extend(["--child-cupti".into(), cupti.as_os_str().to_owned()]);
+    }
+    hidden
 }
 
 /// CUPTI's path; `None` for events.

@@ -27,7 +27,9 @@ mod verdict;
 
 pub use child::measure_as_child;
 pub use error::Error;
-pub use gpu::{NotFound, ProfileSettings, find_cupti, profile, profile_as_child};
+pub use gpu::{
+    NotFound, ProfileSettings, ProfiledRank, find_cupti, profile, profile_as_child, profile_ranks,
+};
 pub use measure::measure;
 pub use measurement::{Benchmark, Change, Estimate, Results};
 pub use ncu::{Counted, Measured, Ncu, count, count_as_child, counters};

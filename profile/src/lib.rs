@@ -20,6 +20,7 @@ mod counters;
 mod host;
 mod occupancy;
 mod path;
+mod ranks;
 mod read;
 mod record;
 mod statistics;
@@ -35,6 +36,7 @@ pub use counters::{Bound, Chosen, Counters, KernelCounters, Precision, Roofline,
 pub use host::HostStall;
 pub use occupancy::Occupancy;
 pub use path::{CriticalPath, Link, RangeShare, Share};
+pub use ranks::{Arrival, Collective, Exchange, RangeRow, RankProfile, RankRow, RanksSummary};
 pub use read::ReadError;
 pub use record::{
     CallFacts, Clocks, Device, HostCall, Method, OtherTrace, Profile, Run, Work, WorkKind,

@@ -70,6 +70,10 @@ pub(super) struct Counting {
 }
 
 impl CounterOptions {
+    pub(super) fn is_given(&self) -> bool {
+        self.counters.is_some()
+    }
+
     /// Looks for what counters need, before anything is measured.
     pub(super) fn prepare(&self, trace: &Trace) -> Result<Option<Counting>, Failure> {
         let Some(text) = &self.counters else {
