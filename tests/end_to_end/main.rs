@@ -52,6 +52,7 @@ mod project_file;
 mod race;
 mod rank_devices;
 mod rank_flags;
+mod rank_profiles;
 mod ranks;
 mod ranks_rules;
 mod recording;
@@ -128,6 +129,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("project_file", project_file::add_to),
     ("rank_devices", rank_devices::add_to),
     ("rank_flags", rank_flags::add_to),
+    ("rank_profiles", rank_profiles::add_to),
     ("ranks", ranks::add_to),
     ("ranks_rules", ranks_rules::add_to),
     ("recording", recording::add_to),

@@ -1,7 +1,6 @@
 //! `cutape profile FOLDER`: the ranks of a folder, replayed together.
 
 use std::process::{Command, ExitCode};
-use std::sync::{Mutex, PoisonError};
 
 use cutape_analyzer::RecordedProcess;
 use cutape_analyzer::ranks::{CheckedProcess, ProcessEnd, RankCheck};
@@ -16,7 +15,7 @@ use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
 use cutape_terminal::library;
 use cutape_terminal::output::{self, ReportFile};
-use cutape_terminal::progress::Progress;
+use cutape_terminal::progress::JointProgress;
 use cutape_terminal::rank_folder::{Found, traces};
 use serde::Serialize;
 
@@ -74,16 +73,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         },
     });
     let traces = found.iter().map(|found| &found.trace);
-    let progress = Progress::over_calls("replaying", traces);
-    let progress = Mutex::new((progress, vec![0; replayed.len()]));
-    let reach = |rank: usize, done: u64| {
-        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let (progress, of_ranks) = &mut *progress;
-        if let Some(known) = of_ranks.get_mut(rank) {
-            *known = done;
-        }
-        progress.reach(of_ranks.iter().sum());
-    };
+    let progress = JointProgress::over_calls("replaying", traces);
+    let reach = |rank: usize, done: u64| progress.reach(rank, done);
     let guard = arguments.guarded.guard();
     let measured = profile_ranks(&replayed, profiled.collect(), &guard, &reach);
     let (mut ranks, reports) = measured.map_err(Failure::unusable)?;
