@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use csv::{ReaderBuilder, StringRecord};
+
 use crate::ncu::nvtx::CALL_RANGE;
 
 /// What it has measured of a kernel.
@@ -31,7 +33,7 @@ pub(crate) struct Printed {
 /// Reads it.
 pub(crate) fn read(text: &str) -> Printed {
     let mut printed = Printed::default();
-    let mut names: Vec<String> = Vec::new();
+    let mut names = StringRecord::new();
     for line in text.lines() {
         let problem = ["==ERROR== ", "==WARNING== "]
             .iter()
@@ -39,44 +41,32 @@ pub(crate) fn read(text: &str) -> Printed {
         if let Some(problem) = problem {
             printed.problems.push(problem.trim().to_owned());
         } else if line.starts_with("\"ID\",") {
-            names = cells(line);
+            names = cells(line).unwrap_or_default();
         } else if line.starts_with('"') && !names.is_empty() {
             // Units have no ID.
-            printed.rows.extend(row(&names, &cells(line)));
+            printed
+                .rows
+                .extend(cells(line).and_then(|cells| row(&names, &cells)));
         }
     }
     printed
 }
 
-/// The cells of a line, which are all quoted; a quote in one is doubled.
-fn cells(line: &str) -> Vec<String> {
-    let mut cells = Vec::new();
-    let mut cell = String::new();
-    let mut quoted = false;
-    let mut letters = line.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' if quoted && letters.peek() == Some(&'"') => {
-                letters.next();
-                cell.push('"');
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => cells.push(std::mem::take(&mut cell)),
-            letter => cell.push(letter),
-        }
-    }
-    cells.push(cell);
-    cells
+/// The cells of a line.
+fn cells(line: &str) -> Option<StringRecord> {
+    let mut reader = ReaderBuilder::new();
+    let mut reader = reader.has_headers(false).from_reader(line.as_bytes());
+    reader.records().next()?.ok()
 }
 
-fn row(names: &[String], cells: &[String]) -> Option<Row> {
+fn row(names: &StringRecord, cells: &StringRecord) -> Option<Row> {
     let mut row = Row::default();
     let mut has_id = false;
     for (name, cell) in names.iter().zip(cells) {
-        match name.as_str() {
+        match name {
             "ID" => has_id = cell.parse::<u64>().is_ok(),
             "Process ID" => row.process = cell.parse().unwrap_or(0),
-            "Kernel Name" => row.name.clone_from(cell),
+            "Kernel Name" => cell.clone_into(&mut row.name),
             "Device" => row.device = cell.parse().ok(),
             "Grid Size" => row.grid = sizes(cell),
             "Block Size" => row.block = sizes(cell),
