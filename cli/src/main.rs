@@ -36,6 +36,7 @@ mod manual;
 mod mark;
 mod matrix;
 mod mcp;
+mod merged;
 mod minimize;
 mod observation;
 mod one_rank;
@@ -233,6 +234,9 @@ enum Verb {
     /// The process in which `what-if` replays.
     #[command(name = what_if::CHILD, hide = true)]
     WhatIfChild(what_if::ChildArguments),
+    /// The process under `ncu`, which guards the one that replays.
+    #[command(name = profile::counters::GUARD, hide = true)]
+    ProfileCount(profile::ChildArguments),
 }
 
 impl Verb {
@@ -250,7 +254,8 @@ impl Verb {
             | Self::DebugChild(_)
             | Self::BenchChild(_)
             | Self::ProfileChild(_)
-            | Self::WhatIfChild(_) => false,
+            | Self::WhatIfChild(_)
+            | Self::ProfileCount(_) => false,
             _ => true,
         }
     }
@@ -394,6 +399,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::ProfileChild(arguments) => profile::run_child(arguments),
         Verb::WhatIf(arguments) => what_if::run(arguments),
         Verb::WhatIfChild(arguments) => what_if::run_child(arguments),
+        Verb::ProfileCount(arguments) => profile::run_count(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::ExecuteChild(arguments) => diff::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),

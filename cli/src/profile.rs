@@ -1,15 +1,20 @@
 //! `cutape profile`: when the work of a trace runs on the GPU, and what bounds its time.
 
+pub(crate) mod counters;
+mod ranks;
+
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_format::Trace;
-use cutape_measure::{ProfileSettings, find_cupti, profile, profile_as_child};
+use cutape_measure::{ProfileSettings, count_as_child, find_cupti, profile, profile_as_child};
 use cutape_profile::{Profile, Summary};
 use cutape_render::text::shown;
 use cutape_replay::{Options, Report};
 use serde::Serialize;
 
+use self::counters::{CounterOptions, CountingArguments};
 use crate::guarded::{self, GuardedOptions};
 use crate::one_rank::{ChildSource, RankOption};
 use cutape_terminal::failure::{Failure, UNUSABLE};
@@ -25,7 +30,9 @@ pub(crate) const CHILD: &str = "profile-child";
 /// What `profile` takes.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// The trace; with --rank, a folder with the traces of several ranks.
+    /// The trace, or a folder with the traces of several ranks, which are replayed
+    /// together; with --rank, one of them alone.
+    #[arg(verbatim_doc_comment)]
     trace: PathBuf,
     #[command(flatten)]
     rank: RankOption,
@@ -43,6 +50,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
+    #[command(flatten)]
+    counters: CounterOptions,
     #[command(flatten)]
     guarded: GuardedOptions,
     /// Tables, or all that was measured.
@@ -72,7 +81,16 @@ pub(crate) struct ChildArguments {
     #[command(flatten)]
     source: ChildSource,
     #[command(flatten)]
+    counting: CountingArguments,
+    #[command(flatten)]
     arguments: Arguments,
+}
+
+/// Guards, under `ncu`, the child that replays.
+pub(crate) fn run_count(child: ChildArguments) -> Result<ExitCode, Failure> {
+    let trace = Trace::open(child.source.path(&child.arguments.trace))?;
+    child.counting.guard(&trace, &child.arguments.guarded)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The profile as JSON.
@@ -84,6 +102,9 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.trace.is_dir() && !arguments.rank.is_given() {
+        return ranks::run(&arguments);
+    }
     let source = arguments
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
@@ -91,16 +112,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let file = ReportFile::given("--output", &arguments.output)?;
     let driver = library::driver(arguments.driver.as_deref())?;
     let cupti = cupti(arguments.cupti.as_deref(), &driver)?;
+    let counting = arguments.counters.prepare(&trace)?;
     let settings = ProfileSettings {
         trace: shown(source.path()).to_string(),
         driver: shown(&driver).to_string(),
         repeat: arguments.repeat,
     };
-    let mut hidden = vec!["--child-driver".into(), driver.into_os_string()];
-    if let Some(cupti) = cupti {
-        hidden.extend(["--child-cupti".into(), cupti.into_os_string()]);
-    }
-    hidden.extend(source.for_child());
+    let hidden = [hidden(&driver, cupti.as_deref()), source.for_child()].concat();
     let program = library::own_path()?;
     let command = || guarded::child(&program, CHILD, &hidden);
     let mut progress = Progress::new("replaying", Unit::Things("calls"), None);
@@ -110,6 +128,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     drop(progress);
     let (mut profile, reports) = measured.map_err(Failure::unusable)?;
     note_differences(&reports, &mut profile);
+    if let Some(counting) = counting {
+        counting.run(&mut profile, &reports, &hidden)?;
+    }
     let summary = Summary::of(&profile);
     let text = match arguments.format {
         Format::Text => summary.text(&profile),
@@ -128,6 +149,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => output::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The options that every child gets.
+fn hidden(driver: &Path, cupti: Option<&Path>) -> Vec<OsString> {
+    let mut hidden = vec!["--child-driver".into(), driver.as_os_str().to_owned()];
+    if let Some(cupti) = cupti {
+        hidden.extend(["--child-cupti".into(), cupti.as_os_str().to_owned()]);
+    }
+    hidden
 }
 
 /// CUPTI's path; `None` for events.
@@ -153,7 +183,7 @@ pub(crate) fn cupti(given: Option<&Path>, driver: &Path) -> Result<Option<PathBu
 }
 
 /// Notes where a replay did other than the recording, since its times are then of other work.
-fn note_differences(reports: &[Report], profile: &mut Profile) {
+fn note_differences<'r>(reports: impl IntoIterator<Item = &'r Report>, profile: &mut Profile) {
     for report in reports {
         let skipped: u64 = report.skipped.iter().map(|skipped| skipped.count).sum();
         for (count, what) in [
@@ -177,6 +207,7 @@ fn note_differences(reports: &[Report], profile: &mut Profile) {
 pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let (source, alone) = (&child.source, child.source.alone()?);
     let trace = Trace::open(source.path(&child.arguments.trace))?;
+    let counted = child.counting.calls()?;
     let options = Options {
         alone,
         ..child
@@ -184,6 +215,9 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
             .guarded
             .replay(child.child_driver, source.rank())
     };
-    let status = profile_as_child(&trace, child.child_cupti, options);
+    let status = match counted {
+        Some(calls) => count_as_child(&trace, calls, options),
+        None => profile_as_child(&trace, child.child_cupti, options),
+    };
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
 }

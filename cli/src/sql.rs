@@ -10,12 +10,13 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
 
-use cutape_export::Error;
 use cutape_export::rows::TraceRow;
 use cutape_export::tables::{
     Cell as Value, OWN_COLUMNS, ParquetFolder, TABLES, TableSink, TableWriter,
 };
+use cutape_export::{Error, Replayed};
 use cutape_format::TemporaryFile;
 use cutape_terminal::ending::Group;
 use cutape_terminal::failure::Failure;
@@ -28,6 +29,7 @@ use self::answer::{Answer, Format};
 use self::engine::{Engine, Statements};
 use self::literals::{Cell, Literals};
 use crate::export::Export;
+use crate::profile_file;
 
 /// Rows of a text, if nothing else is asked for.
 const MOST_OF_TEXT: usize = 100;
@@ -75,6 +77,10 @@ pub(crate) struct Arguments {
     /// `python3`, of PATH.
     #[arg(long, value_name = "PROGRAM", verbatim_doc_comment)]
     engine: Option<PathBuf>,
+    /// Fill `gpu_work`, `gpu_counters` and the columns about the GPU, from a replay:
+    /// what `cutape profile --format json -o FILE` wrote of this trace.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    profile: Option<PathBuf>,
 }
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -86,8 +92,20 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             false => traces.push(path),
         }
     }
+    if arguments.profile.is_some() && traces.len() != 1 {
+        return Err(Failure::unusable(format!(
+            "--profile: a profile is of one trace, and these are {}; name that trace",
+            traces.len()
+        )));
+    }
+    let profile = arguments.profile.as_deref().map(profile_file::read);
+    let replayed = profile.transpose()?.map(Replayed::new).map(Arc::new);
+    let data = Data {
+        traces: &traces,
+        replayed,
+    };
     let Some(query) = query else {
-        let rows = counted(&traces)?;
+        let rows = data.counted()?;
         write(&arguments, |out| {
             let mut answer = Answer::new(arguments.format, output::columns(), out);
             list_tables(&rows, &mut answer)?;
@@ -103,7 +121,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let engine = Engine::find(arguments.engine.as_deref())?;
     let folder = PrivateFolder::create("sql")?;
     let tables = query::tables(&query);
-    write_tables(&traces, &query, &tables, &folder)?;
+    data.write_tables(&query, &tables, &folder)?;
     let setup = setup(&folder.path(""), &tables, arguments.files)?;
     let statements = Statements {
         setup: &setup,
@@ -183,41 +201,56 @@ fn write(
     })
 }
 
-/// Writes the tables that the query needs below the folder.
-fn write_tables(
-    traces: &[PathBuf],
-    query: &str,
-    tables: &[usize],
-    folder: &PrivateFolder,
-) -> Result<(), Failure> {
-    let writer = ParquetFolder::with_tables(&folder.path(""), tables.to_vec());
-    let arguments = query::names(query, "arguments");
-    let writer = read(traces, tables, writer, arguments)?;
-    writer.finish().map_err(cannot_keep)
+/// What the tables are made of.
+struct Data<'a> {
+    traces: &'a [PathBuf],
+    /// A profile of the only one.
+    replayed: Option<Arc<Replayed>>,
 }
 
-/// Hands the rows of all traces to a writer of these tables.
-fn read<W: TableWriter>(
-    traces: &[PathBuf],
-    tables: &[usize],
-    writer: W,
-    arguments: bool,
-) -> Result<W, Failure> {
-    let mut sink = TableSink::new(writer, arguments);
-    let failed = |error| match error {
-        Error::Trace(error) => error.into(),
-        Error::Write(error) => cannot_keep(error),
-        // There is no profile.
-        Error::OtherTrace(_) => Failure::unusable(error),
-    };
-    let export = Export {
-        traces,
-        set: None,
-        with_findings: tables.iter().any(|&table| TABLES[table].name == "findings"),
-        failed: &failed,
-    };
-    export.write(&mut sink)?;
-    sink.finish().map_err(failed)
+impl Data<'_> {
+    /// Writes the tables that the query needs below the folder.
+    fn write_tables(
+        &self,
+        query: &str,
+        tables: &[usize],
+        folder: &PrivateFolder,
+    ) -> Result<(), Failure> {
+        let writer = ParquetFolder::with_tables(&folder.path(""), tables.to_vec());
+        let arguments = query::names(query, "arguments");
+        let writer = self.read(tables, writer, arguments)?;
+        writer.finish().map_err(cannot_keep)
+    }
+
+    /// How many rows each table has.
+    fn counted(&self) -> Result<Vec<u64>, Failure> {
+        let all: Vec<usize> = (0..TABLES.len()).collect();
+        let counts = self.read(&all, Counts(vec![0; TABLES.len()]), false)?;
+        Ok(counts.0)
+    }
+
+    /// Hands the rows of all traces to a writer of these tables.
+    fn read<W: TableWriter>(
+        &self,
+        tables: &[usize],
+        writer: W,
+        arguments: bool,
+    ) -> Result<W, Failure> {
+        let mut sink = TableSink::new(writer, arguments).with_replay(self.replayed.clone());
+        let failed = |error| match error {
+            Error::Trace(error) => error.into(),
+            Error::Write(error) => cannot_keep(error),
+            Error::OtherTrace(_) => Failure::unusable(format!("--profile: {error}")),
+        };
+        let export = Export {
+            traces: self.traces,
+            set: None,
+            with_findings: tables.iter().any(|&table| TABLES[table].name == "findings"),
+            failed: &failed,
+        };
+        export.write(&mut sink)?;
+        sink.finish().map_err(failed)
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "maps errors")]
@@ -333,13 +366,6 @@ impl TableWriter for Counts {
         self.0[table] += 1;
         Ok(())
     }
-}
-
-/// How many rows each table has.
-fn counted(traces: &[PathBuf]) -> Result<Vec<u64>, Failure> {
-    let all: Vec<usize> = (0..TABLES.len()).collect();
-    let counts = read(traces, &all, Counts(vec![0; TABLES.len()]), false)?;
-    Ok(counts.0)
 }
 
 /// A row for each column of a table.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cutape_profile::{HostCall, Profile, Run, Work};
+use cutape_profile::{HostCall, KernelCounters, Profile, Run, Work};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
@@ -81,6 +81,13 @@ impl ReplayedCalls {
     pub(crate) fn host(&self) -> impl Iterator<Item = &HostCall> {
         let host = self.replayed.run.host.iter();
         host.filter(|call| self.calls.contains(&call.call))
+    }
+
+    /// Their kernels with counters.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = &KernelCounters> {
+        let counters = self.replayed.profile.counters.iter();
+        let kernels = counters.flat_map(|counters| &counters.kernels);
+        kernels.filter(|kernel| self.calls.contains(&kernel.call))
     }
 
     /// Their work, and that of the replay itself.

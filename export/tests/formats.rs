@@ -14,7 +14,9 @@ use cutape_export::tables::{
 };
 use cutape_export::timeline::{ChromeTrace, TimelineSink};
 use cutape_format::Trace;
-use cutape_profile::{CallFacts, HostCall, Method, Profile, Run, Work, WorkKind};
+use cutape_profile::{
+    CallFacts, Counters, HostCall, KernelCounters, Method, Profile, Run, Stall, Work, WorkKind,
+};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::{Value, json};
@@ -264,7 +266,33 @@ fn profile() -> Profile {
         ]
         .into(),
         runs: vec![run],
+        counters: Some(counters()),
         notes: BTreeMap::new(),
+    }
+}
+
+fn counters() -> Counters {
+    let kernel = |call, name: &str| KernelCounters {
+        call,
+        name: name.into(),
+        ..KernelCounters::default()
+    };
+    let state = |reason: &str, share| Stall {
+        reason: reason.into(),
+        share,
+    };
+    Counters {
+        kernels: vec![
+            KernelCounters {
+                grid: Some([4, 1, 1]),
+                duration_ns: Some(1500.5),
+                dram_share: Some(0.25),
+                stalls: vec![state("selected", 0.75), state("wait", 0.25)],
+                ..kernel(6, "saxp")
+            },
+            kernel(99, "of another call"),
+        ],
+        ..Counters::default()
     }
 }
 
@@ -375,4 +403,20 @@ fn tables_have_gpu_times() {
         (&json!("saxp"), &json!(6), &json!(300), &json!("stream#1"))
     );
     assert_eq!(work[0].1, &Value::Null, "the replay's own");
+    let counters: Vec<_> = of("gpu_counters").collect();
+    let [row] = counters[..] else {
+        panic!("{counters:?}")
+    };
+    for (column, value) in [
+        ("call", json!(6)),
+        ("grid_x", json!(4)),
+        ("duration_ns", json!(1500.5)),
+        ("dram_share", json!(0.25)),
+        ("l2_hit_rate", Value::Null),
+        ("stall", json!("wait")),
+        ("stall_share", json!(0.25)),
+        ("stalls", json!(r#"{"selected":0.75,"wait":0.25}"#)),
+    ] {
+        assert_eq!(row[column], value, "{column}");
+    }
 }

@@ -4,7 +4,8 @@
 //! joined with the recorded calls, and the calls with the times of the host. [`Summary`] says what
 //! follows from it: `work` sums it up by kernel, `timeline` says when the device had work and what it
 //! waited for otherwise, `wall` what a replay as a whole took, `path` which chain bounds the time,
-//! `host` where the host waited. `prediction` says what it would take with other calls. `text` puts the summary into words. `read` takes a profile back from
+//! `host` where the host waited, `counters` what hardware counters say of kernels. `prediction` says
+//! what it would take with other calls. `text` puts the summary into words. `read` takes a profile back from
 //! its JSON.
 //!
 //! Invariant: the parts of a timeline add up to its wall time. Nothing but predictions is estimated:
@@ -16,10 +17,12 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod counters;
 mod host;
 mod occupancy;
 mod path;
 mod prediction;
+mod ranks;
 mod read;
 mod record;
 mod statistics;
@@ -31,10 +34,12 @@ mod timeline;
 mod wall;
 mod work;
 
+pub use counters::{Bound, Chosen, Counters, KernelCounters, Precision, Roofline, Stall};
 pub use host::HostStall;
 pub use occupancy::Occupancy;
 pub use path::{CriticalPath, Link, RangeShare, Share};
 pub use prediction::{Change, Prediction};
+pub use ranks::{Arrival, Collective, Exchange, RangeRow, RankProfile, RankRow, RanksSummary};
 pub use read::ReadError;
 pub use record::{
     CallFacts, Clocks, Device, HostCall, Method, OtherTrace, Profile, Run, Work, WorkKind,

@@ -191,6 +191,12 @@ mod tests {
         }
         value["runs"][0]["work"][0]["end_ns"] = json!(i64::MAX - 1000);
         value["calls"]["2"]["needs"] = json!(vec![2; 5000]);
+        let huge = json!({"flops": 1e300, "flops_per_second": 1e300, "bytes": 1e300,
+            "bytes_per_second": 1e300, "bound": "memory", "roof_share": -1e300});
+        let kernel = json!({"call": u64::MAX, "name": "k", "duration_ns": 1e300, "sm_share": -1e300,
+            "roofline": huge, "stalls": [{"reason": "wait", "share": 1e300}]});
+        value["counters"] = json!({"version": "", "path": "", "passes": u64::MAX,
+            "wall_ns": u64::MAX, "plain_ns": u64::MAX, "kernels": [kernel]});
         let profile = Profile::read(&*serde_json::to_vec(&value).unwrap()).unwrap();
         assert_eq!(profile.calls[&2].needs.len(), MOST_NEEDED);
         let summary = Summary::of(&profile);

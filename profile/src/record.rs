@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::counters::Counters;
+
 /// How the times of the device were taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "by")]
@@ -253,6 +255,9 @@ pub struct Profile {
     pub calls: BTreeMap<u64, CallFacts>,
     /// The replays.
     pub runs: Vec<Run>,
+    /// What hardware counters say of some kernels, if that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
     /// What is missing or limited, and how often.
     pub notes: BTreeMap<String, u64>,
 }

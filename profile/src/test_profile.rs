@@ -67,6 +67,7 @@ pub(crate) fn profile(work: Vec<Work>, calls: Vec<HostCall>, waits: &[u64]) -> P
             host: calls,
             ..Run::default()
         }],
+        counters: None,
         notes: BTreeMap::new(),
     }
 }

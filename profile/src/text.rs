@@ -29,6 +29,9 @@ impl Summary {
         }
         self.stall_table(&mut out);
         self.path_table(&mut out);
+        if let Some(counters) = &profile.counters {
+            counters.text(&mut out);
+        }
         for (note, &count) in &profile.notes {
             let times = if count > 1 {
                 format!(" ({count} times)")
@@ -343,7 +346,7 @@ fn detail(row: &WorkRow) -> String {
     }
 }
 
-fn share(part: f64, whole: f64) -> String {
+pub(crate) fn share(part: f64, whole: f64) -> String {
     match whole > 0.0 {
         true => format!("{:.1} %", part / whole * 100.0),
         false => "0.0 %".to_owned(),
@@ -364,14 +367,14 @@ fn spread(value: Spread) -> String {
     }
 }
 
-fn rest(count: usize, shown: usize, out: &mut String) {
+pub(crate) fn rest(count: usize, shown: usize, out: &mut String) {
     if count > shown {
         let more = count - shown;
         line(out, format_args!("  {more} more: --format json has them"));
     }
 }
 
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+pub(crate) fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{text}");
 }

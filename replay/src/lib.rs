@@ -107,7 +107,7 @@ pub use call_image::CallImage;
 pub use cutape_driver::{LocateError, locate};
 pub use cutape_sandbox::Permissions;
 pub use error::Error;
-pub use guard::group::{Rank, run_ranks};
+pub use guard::group::{Rank, rerun_ranks, run_ranks};
 pub use guard::session::{Session, SessionError};
 pub use guard::{
     Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cutape_profile::{Clocks, Device, Method, Profile, Summary, WorkKind};
+use cutape_profile::{Clocks, Counters, Device, Method, Profile, Summary, WorkKind};
 use serde::Serialize;
 
 use crate::columns::{Coding, Column, Columns};
@@ -28,6 +28,7 @@ pub(crate) struct GpuFacts {
     not_drawn: usize,
     names: Vec<WorkName>,
     streams: Vec<GpuStream>,
+    counters: Option<Counters>,
     notes: BTreeMap<String, u64>,
 }
 
@@ -88,6 +89,11 @@ impl GpuFacts {
         columns.add("replayed.duration", durations);
         columns.add("replayed.call", calls);
         let rows = [run.work.len(), run.host.len()];
+        // The page shows what follows from them.
+        let kernels = profile.counters.iter_mut();
+        for kernel in kernels.flat_map(|counters| &mut counters.kernels) {
+            kernel.metrics.clear();
+        }
         Self {
             method: profile.method,
             devices: profile.devices,
@@ -100,6 +106,7 @@ impl GpuFacts {
             not_drawn: rows.iter().map(|rows| rows.saturating_sub(DRAWN)).sum(),
             names: names.values,
             streams: streams.values,
+            counters: profile.counters,
             notes: profile.notes,
         }
     }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,31 @@ pub struct Progress {
     started: Instant,
     enabled: bool,
     bar: Option<ProgressBar>,
+}
+
+/// The progress of several that work at once, each with its own count.
+#[derive(Debug)]
+pub struct JointProgress(Mutex<(Progress, Vec<u64>)>);
+
+impl JointProgress {
+    /// Starts one over all calls of the traces; each of them counts its own.
+    pub fn over_calls<'t>(
+        activity: impl Into<Cow<'static, str>>,
+        traces: impl ExactSizeIterator<Item = &'t Trace>,
+    ) -> Self {
+        let counts = vec![0; traces.len()];
+        Self(Mutex::new((Progress::over_calls(activity, traces), counts)))
+    }
+
+    /// What one of them has done.
+    pub fn reach(&self, number: usize, done: u64) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (progress, counts) = &mut *state;
+        if let Some(known) = counts.get_mut(number) {
+            *known = done;
+        }
+        progress.reach(counts.iter().sum());
+    }
 }
 
 impl Progress {

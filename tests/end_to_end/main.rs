@@ -8,6 +8,7 @@ mod call_sets;
 mod causes;
 mod compat;
 mod corpus;
+mod counters;
 mod ctl;
 mod damage;
 mod debug;
@@ -51,6 +52,7 @@ mod project_file;
 mod race;
 mod rank_devices;
 mod rank_flags;
+mod rank_profiles;
 mod ranks;
 mod ranks_rules;
 mod recording;
@@ -93,6 +95,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("compat", compat::add_to),
     ("ctl", ctl::add_to),
     ("corpus", corpus::add_to),
+    ("counters", counters::add_to),
     ("damage", damage::add_to),
     ("debug", debug::add_to),
     ("digests", digests::add_to),
@@ -126,6 +129,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("project_file", project_file::add_to),
     ("rank_devices", rank_devices::add_to),
     ("rank_flags", rank_flags::add_to),
+    ("rank_profiles", rank_profiles::add_to),
     ("ranks", ranks::add_to),
     ("ranks_rules", ranks_rules::add_to),
     ("recording", recording::add_to),

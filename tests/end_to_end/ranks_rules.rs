@@ -79,6 +79,23 @@ fn recorded(folder: &Path, case: &str, mode: &str) {
 
 /// Each rank is recorded by itself, so that its end is known.
 fn collectives(folder: &Path, case: &str, ends: [i32; 4], rules: &[&str]) {
+    record_communicators(folder, case, ends);
+    let (json, status) = checked(folder, &[]);
+    let found = above_advice(&json);
+    let found_rules: Vec<_> = found.iter().map(|finding| &finding["rule"]).collect();
+    assert_eq!(found_rules, rules);
+    assert_eq!(status, i32::from(!rules.is_empty()));
+    if case == "missing" {
+        let finding = found[0];
+        assert_eq!(finding["call"]["process"]["rank"], 3);
+        let message = finding["message"].as_str().expect("a message");
+        let how = "Rank 3 launched 2 of them and exited with status 1";
+        assert!(message.contains(how), "{message}");
+    }
+}
+
+/// Records a case of `programs/ranks/communicators.c`.
+pub(crate) fn record_communicators(folder: &Path, case: &str, ends: [i32; 4]) {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = program("communicators", &PROGRAM);
     let board = folder.join("board");
@@ -94,18 +111,6 @@ fn collectives(folder: &Path, case: &str, ends: [i32; 4], rules: &[&str]) {
             });
         }
     });
-    let (json, status) = checked(folder, &[]);
-    let found = above_advice(&json);
-    let found_rules: Vec<_> = found.iter().map(|finding| &finding["rule"]).collect();
-    assert_eq!(found_rules, rules);
-    assert_eq!(status, i32::from(!rules.is_empty()));
-    if case == "missing" {
-        let finding = found[0];
-        assert_eq!(finding["call"]["process"]["rank"], 3);
-        let message = finding["message"].as_str().expect("a message");
-        let how = "Rank 3 launched 2 of them and exited with status 1";
-        assert!(message.contains(how), "{message}");
-    }
 }
 
 /// The findings that do not depend on how long calls took, or on when a program was killed.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cutape_format::layout::{MarkerNote, marker_action, marker_source};
 use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 use cutape_tests::{Browser, Verdict, compiled, parts, record, replay, root, run};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 cutape_tests::tests![
     views_show_what_info_says,
@@ -628,7 +628,15 @@ fn gpu_time_of_a_profile_is_shown(folder: &Path) -> Verdict {
         Err(ignored) => return ignored,
     };
     let trace = trace(folder, "clean/nvtx_ranges");
-    let (file, document) = profiled(&trace);
+    let (file, mut document) = profiled(&trace);
+    let kernel = json!({
+        "call": 3, "name": "k", "dram_share": 0.5, "stalls": [{"reason": "wait", "share": 0.25}],
+    });
+    document["counters"] = json!({
+        "version": "1", "path": "ncu", "passes": 9, "wall_ns": 2, "plain_ns": 1, "kernels": [kernel],
+        "left_out": {"5": "it waits"},
+    });
+    fs::write(&file, document.to_string()).unwrap();
     let page = page(&trace, &["--profile", file.to_str().unwrap()]);
     let summary = &document["summary"];
     for is_dark in [false, true] {
@@ -651,6 +659,14 @@ fn gpu_time_of_a_profile_is_shown(folder: &Path) -> Verdict {
         let shown = table(&mut browser, caption);
         assert_eq!(shown.len(), rows.as_array().unwrap().len(), "{caption}");
     }
+    let counted = table(&mut browser, "Hardware counters");
+    assert_eq!(counted.len(), 1);
+    assert!(counted[0].contains(&"wait 25 %".to_owned()), "{counted:#?}");
+    assert!(
+        browser
+            .text("[data-main]")
+            .contains("no counters of call 5")
+    );
     // The timeline has work and calls of the replay: keys go through them.
     let press = |browser: &mut Browser, key: &str| {
         browser.evaluate(&format!(

@@ -198,6 +198,53 @@ impl Collectives {
     }
 }
 
+/// One collective of a communicator, which all its ranks take part in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// The kernel, e.g. `ncclDevKernel_AllReduce_Sum_f32_RING_LL`.
+    pub kernel: String,
+    /// The process and the call of each launch.
+    pub launches: Vec<(usize, u64)>,
+}
+
+impl Collectives {
+    /// The collectives that all ranks of a communicator launch, in their order: as far as what a
+    /// launch does is known, and is the same in all ranks.
+    pub(super) fn together(&self) -> Vec<Collective> {
+        let mut found = Vec::new();
+        for members in self.communicators() {
+            let clear = members.iter().filter_map(|member| member.unclear_from);
+            let clear = clear.min().unwrap_or(usize::MAX);
+            for at in 0..clear {
+                let launches = members.iter().map(|member| {
+                    let launch = member.launches.get(at)?;
+                    Some((member.process, *launch))
+                });
+                let Some(launches) = launches.collect::<Option<Vec<_>>>() else {
+                    break;
+                };
+                let Some((_, first)) = launches.first() else {
+                    break;
+                };
+                let is_same = |(_, launch): &(usize, Launch)| {
+                    (launch.kernel, launch.shape) == (first.kernel, first.shape)
+                };
+                if !launches.iter().all(is_same) {
+                    break;
+                }
+                found.push(Collective {
+                    kernel: self.kernel(first.kernel).to_owned(),
+                    launches: launches
+                        .iter()
+                        .map(|(process, launch)| (*process, launch.call))
+                        .collect(),
+                });
+            }
+        }
+        found
+    }
+}
+
 impl OfProcess {
     /// A successful call may prove collectives complete.
     fn complete(&mut self, process: &Process, call: &Call<'_>) {

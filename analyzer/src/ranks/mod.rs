@@ -21,6 +21,7 @@ use cutape_model::Sharing;
 
 use crate::context::TraceContext;
 use crate::finding::Finding;
+pub use collectives::Collective;
 use collectives::Collectives;
 use lifetimes::Lifetimes;
 use process::Process;
@@ -92,6 +93,11 @@ impl RankCheck {
                 &identity,
             );
         }
+    }
+
+    /// The collectives of the calls so far: which launches of different processes belong together.
+    pub fn collectives(&self) -> Vec<Collective> {
+        self.collectives.together()
     }
 
     /// What is wrong, by process and call.

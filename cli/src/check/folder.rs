@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use cutape_analyzer::ranks::{CheckedProcess, ProcessEnd, RankCheck, RankTraces};
 use cutape_analyzer::{RecordedProcess, TraceContext};
-use cutape_format::{Call, ClockStart, Cursor, Trace};
+use cutape_format::{Call, Cursor, Trace};
 use cutape_model::ExchangeBuilder;
 
 use super::check_file;
 use super::filter::FindingFilter;
 use super::ranges::set_ranges;
+use crate::merged::{Merged, have_common_clock};
 use cutape_symbols::Resolver;
 use cutape_symbols::SymbolContext;
 use cutape_terminal::failure::Failure;
@@ -94,7 +95,7 @@ fn check_together(
     if !check.is_needed() {
         return Ok(());
     }
-    if !have_common_clock(traces) {
+    if !have_common_clock(traces.iter().map(|(trace, _)| trace)) {
         message!(
             "not checked: what these processes do to each other's objects; their traces \
              do not share a clock, as those of several machines"
@@ -109,7 +110,7 @@ fn check_together(
         .collect();
     let all = traces.iter().map(|(trace, _)| trace);
     let mut progress = Progress::over_calls("checking ranks together", all);
-    let mut merged = Merged::of(traces);
+    let mut merged = Merged::of(traces.iter().map(|(trace, _)| trace));
     while let Some((process, call)) = merged.next() {
         if let Some(context) = contexts.get(process) {
             check.push(process, context, &call);
@@ -162,45 +163,5 @@ impl RankTraces for Traces<'_> {
         };
         let mut cursor = Cursor::new();
         while cursor.next(trace).is_some_and(|call| each(&call)) {}
-    }
-}
-
-fn have_common_clock(traces: &[(Trace, RecordedProcess)]) -> bool {
-    let clocks = traces.iter().map(|(trace, _)| ClockStart::of(trace));
-    let clocks: Option<Vec<ClockStart>> = clocks.collect();
-    clocks.is_some_and(|clocks| {
-        let first = clocks.first();
-        first.is_some_and(|first| clocks.iter().all(|other| first.has_counter_of(other)))
-    })
-}
-
-/// The calls of several traces, by the time at which they were entered.
-struct Merged<'t> {
-    traces: &'t [(Trace, RecordedProcess)],
-    cursors: Vec<Cursor>,
-    next: Vec<Option<Call<'t>>>,
-}
-
-impl<'t> Merged<'t> {
-    fn of(traces: &'t [(Trace, RecordedProcess)]) -> Self {
-        let mut cursors: Vec<Cursor> = traces.iter().map(|_| Cursor::new()).collect();
-        let heads = cursors.iter_mut().zip(traces);
-        let next = heads
-            .map(|(cursor, (trace, _))| cursor.next(trace))
-            .collect();
-        Self {
-            traces,
-            cursors,
-            next,
-        }
-    }
-
-    fn next(&mut self) -> Option<(usize, Call<'t>)> {
-        let known = self.next.iter().enumerate();
-        let known = known.filter_map(|(at, call)| Some((call.as_ref()?.ticks, at)));
-        let (_, at) = known.min()?;
-        let (cursor, (trace, _)) = (self.cursors.get_mut(at)?, self.traces.get(at)?);
-        let call = std::mem::replace(self.next.get_mut(at)?, cursor.next(trace));
-        Some((at, call?))
     }
 }

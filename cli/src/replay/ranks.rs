@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use cutape_replay::{Rank, Report};
 use serde::Serialize;
@@ -15,7 +13,7 @@ use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
 use cutape_terminal::library;
 use cutape_terminal::output::printable;
-use cutape_terminal::progress::Progress;
+use cutape_terminal::progress::JointProgress;
 use cutape_terminal::rank_folder::{Found, traces};
 
 /// The report of several ranks. JSON keys are only ever added.
@@ -74,16 +72,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         })
         .collect();
     let traces = found.iter().map(|found| &found.trace);
-    let progress = Progress::over_calls("replaying", traces);
-    let progress = Mutex::new((progress, vec![0; ranks.len()]));
-    let reach = |rank: usize, done: u64| {
-        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let (progress, of_ranks) = &mut *progress;
-        if let Some(known) = of_ranks.get_mut(rank) {
-            *known = done;
-        }
-        progress.reach(of_ranks.iter().sum());
-    };
+    let progress = JointProgress::over_calls("replaying", traces);
+    let reach = |rank: usize, done: u64| progress.reach(rank, done);
     let guard = arguments.guarded.guard();
     let reports = cutape_replay::run_ranks(&ranks, &guard, &reach).map_err(Failure::unusable)?;
     drop(progress);

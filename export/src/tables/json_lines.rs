@@ -65,6 +65,11 @@ impl<W: Write> TableWriter for JsonLines<W> {
                 // A key that is not there is null.
                 Cell::Null => {}
                 Cell::Integer(number) => write!(line, r#","{name}":{number}"#)?,
+                // JSON has no other numbers.
+                Cell::Number(number) if number.is_finite() => {
+                    write!(line, r#","{name}":{number}"#)?;
+                }
+                Cell::Number(_) => {}
                 Cell::Boolean(flag) => write!(line, r#","{name}":{flag}"#)?,
                 Cell::Text(text) => {
                     write!(line, r#","{name}":"#)?;

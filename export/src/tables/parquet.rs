@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
@@ -56,6 +56,7 @@ struct Values {
 #[derive(Debug)]
 enum Typed {
     Integer(Vec<i64>),
+    Number(Vec<f64>),
     Boolean(Vec<bool>),
     Text(Texts),
 }
@@ -169,6 +170,7 @@ fn failed(error: ParquetError) -> io::Error {
 fn field(column: &Column) -> Result<Arc<ParquetType>, ParquetError> {
     let physical = match column.kind {
         Type::Integer | Type::Distinct => Physical::INT64,
+        Type::Number => Physical::DOUBLE,
         Type::Boolean => Physical::BOOLEAN,
         Type::Text => Physical::BYTE_ARRAY,
     };
@@ -237,6 +239,9 @@ impl OpenTable {
                 Typed::Integer(values) => column
                     .typed::<Int64Type>()
                     .write_batch(values, present, None),
+                Typed::Number(values) => column
+                    .typed::<DoubleType>()
+                    .write_batch(values, present, None),
                 Typed::Boolean(values) => column
                     .typed::<BoolType>()
                     .write_batch(values, present, None),
@@ -268,6 +273,7 @@ impl Values {
             present: Vec::new(),
             values: match column.kind {
                 Type::Integer | Type::Distinct => Typed::Integer(Vec::new()),
+                Type::Number => Typed::Number(Vec::new()),
                 Type::Boolean => Typed::Boolean(Vec::new()),
                 Type::Text => Typed::Text(Texts::default()),
             },
@@ -278,6 +284,10 @@ impl Values {
     fn push(&mut self, cell: Cell<'_>) {
         let is_present = match (&mut self.values, cell) {
             (Typed::Integer(values), Cell::Integer(number)) => {
+                values.push(number);
+                true
+            }
+            (Typed::Number(values), Cell::Number(number)) => {
                 values.push(number);
                 true
             }
@@ -298,6 +308,7 @@ impl Values {
         self.present.clear();
         match &mut self.values {
             Typed::Integer(values) => values.clear(),
+            Typed::Number(values) => values.clear(),
             Typed::Boolean(values) => values.clear(),
             Typed::Text(texts) => {
                 texts.values.clear();

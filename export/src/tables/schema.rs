@@ -2,7 +2,7 @@
 
 /// The version of the tables, `MAJOR.MINOR`. The minor one grows when tables or columns are added,
 /// the major one when one is removed or changes its meaning.
-pub const SCHEMA_VERSION: &str = "1.3";
+pub const SCHEMA_VERSION: &str = "1.4";
 
 /// The type of a column. Every column may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Type {
     Integer,
     /// The same; records seldom share one, so that a dictionary of them is larger than they are.
     Distinct,
+    /// A floating-point number of 64 bits.
+    Number,
     /// True or false.
     Boolean,
     /// UTF-8.
@@ -22,6 +24,7 @@ impl Type {
     pub fn word(self) -> &'static str {
         match self {
             Self::Integer | Self::Distinct => "integer",
+            Self::Number => "number",
             Self::Boolean => "boolean",
             Self::Text => "text",
         }
@@ -72,6 +75,15 @@ const fn distinct(name: &'static str, meaning: &'static str) -> Column {
     Column {
         name,
         kind: Type::Distinct,
+        repeats: false,
+        meaning,
+    }
+}
+
+const fn number_of(name: &'static str, meaning: &'static str) -> Column {
+    Column {
+        name,
+        kind: Type::Number,
         repeats: false,
         meaning,
     }
@@ -179,6 +191,7 @@ pub(super) mod number {
     pub(crate) const RANGES: usize = 10;
     pub(crate) const FINDINGS: usize = 11;
     pub(crate) const GPU_WORK: usize = 12;
+    pub(crate) const GPU_COUNTERS: usize = 13;
 }
 
 /// The columns of each table, after its own ones, in formats with columns.
@@ -526,6 +539,71 @@ pub const TABLES: &[Table] = &[
                 integer("block_z", "threads of a block in z"),
                 integer("registers", "registers of a thread"),
                 integer("shared_bytes", "shared memory of a block, bytes"),
+            ],
+        ],
+    },
+    Table {
+        name: "gpu_counters",
+        row: "a kernel with hardware counters, of `cutape profile --counters`; none without --profile. \
+              Shares and rates are from 0 to 1",
+        groups: &[
+            TRACE,
+            &[
+                distinct("call", "index of the call that launched it, or its graph"),
+                label("name", "kernel as in the source"),
+                integer("device", "ordinal of the device in the replay"),
+                integer("grid_x", "blocks in x"),
+                integer("grid_y", "blocks in y"),
+                integer("grid_z", "blocks in z"),
+                integer("block_x", "threads of a block in x"),
+                integer("block_y", "threads of a block in y"),
+                integer("block_z", "threads of a block in z"),
+                integer("passes", "how often it ran for its counters"),
+                number_of("duration_ns", "how long it ran with empty caches, ns"),
+                number_of("sm_share", "of what the multiprocessors can compute"),
+                number_of(
+                    "memory_share",
+                    "of what the busiest part of the memory system can move",
+                ),
+                number_of("dram_share", "of what the device's memory can move"),
+                number_of("l1_hit_rate", "sectors found in the L1 cache"),
+                number_of("l2_hit_rate", "sectors found in the L2 cache"),
+                number_of(
+                    "occupancy",
+                    "warps on a multiprocessor, of those that it has room for",
+                ),
+                number_of(
+                    "occupancy_limit",
+                    "the same that registers, shared memory and block size allow",
+                ),
+                label(
+                    "precision",
+                    "its most frequent operations: `fp64`, `fp32`, `fp16`, `tensor`; null without any",
+                ),
+                number_of("flops", "floating-point operations of all kinds"),
+                number_of("flops_per_second", "those a second"),
+                number_of(
+                    "peak_flops_per_second",
+                    "the most operations of `precision` a second",
+                ),
+                number_of("dram_bytes", "bytes that the device's memory moved"),
+                number_of("bytes_per_second", "those a second"),
+                number_of("peak_bytes_per_second", "the most bytes a second"),
+                number_of("intensity", "operations for each byte"),
+                label(
+                    "bound",
+                    "what bounds it at its intensity: `memory` or `compute`",
+                ),
+                number_of("roof_share", "how close it is to that bound"),
+                label(
+                    "stall",
+                    "what its warps waited for most, e.g. `long scoreboard`",
+                ),
+                number_of("stall_share", "the share of that of the warps' time"),
+                text(
+                    "stalls",
+                    "all states of warps, a JSON object of shares; `selected` is no stall",
+                ),
             ],
         ],
     },

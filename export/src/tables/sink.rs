@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use cutape_model::Side;
+use cutape_profile::{Bound, Precision, Roofline};
 use serde_json::{Map, Value};
 
 use super::schema::{TABLES, Table, Type, number};
@@ -18,12 +19,14 @@ use crate::{Error, Replayed};
 const ELEMENTS: usize = 64;
 
 /// A value of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
     /// Not known, or not there.
     Null,
     /// A number; of an unsigned one the same 64 bits.
     Integer(i64),
+    /// A floating-point number.
+    Number(f64),
     /// True or false.
     Boolean(bool),
     /// A text.
@@ -36,6 +39,7 @@ impl Cell<'_> {
         match self {
             Self::Null => true,
             Self::Integer(_) => matches!(kind, Type::Integer | Type::Distinct),
+            Self::Number(_) => kind == Type::Number,
             Self::Boolean(_) => kind == Type::Boolean,
             Self::Text(_) => kind == Type::Text,
         }
@@ -63,6 +67,12 @@ impl From<i32> for Cell<'_> {
 impl From<i64> for Cell<'_> {
     fn from(number: i64) -> Self {
         Self::Integer(number)
+    }
+}
+
+impl From<f64> for Cell<'_> {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
     }
 }
 
@@ -110,6 +120,12 @@ pub trait TableWriter {
     fn record(&mut self, table: usize, cells: &[Cell<'_>]) -> io::Result<()>;
 }
 
+/// The cells of x, y and z.
+fn size(sizes: Option<[u32; 3]>) -> [Cell<'static>; 3] {
+    let [x, y, z] = sizes.map_or([None; 3], |sizes| sizes.map(Some));
+    [x.into(), y.into(), z.into()]
+}
+
 /// Writes rows as records of tables.
 #[derive(Debug)]
 pub struct TableSink<W> {
@@ -144,6 +160,7 @@ impl<W: TableWriter> TableSink<W> {
     pub fn finish(mut self) -> Result<W, Error> {
         if let Some(replayed) = self.replayed.take() {
             self.gpu_work(&replayed)?;
+            self.gpu_counters(&replayed)?;
         }
         Ok(self.writer)
     }
@@ -152,10 +169,6 @@ impl<W: TableWriter> TableSink<W> {
         if !self.writer.wants(number::GPU_WORK) {
             return Ok(());
         }
-        let size = |sizes: Option<[u32; 3]>| {
-            let [x, y, z] = sizes.map_or([None; 3], |sizes| sizes.map(Some));
-            [Cell::from(x), y.into(), z.into()]
-        };
         let profile = &replayed.replayed.profile;
         for work in replayed.work() {
             let facts = work.call.and_then(|call| profile.calls.get(&call));
@@ -177,6 +190,63 @@ impl<W: TableWriter> TableSink<W> {
             let end = [work.registers.into(), work.shared_bytes.into()];
             let cells = [&begin[..], &size(work.grid), &size(work.block), &end];
             self.record(number::GPU_WORK, &cells)?;
+        }
+        Ok(())
+    }
+
+    fn gpu_counters(&mut self, replayed: &ReplayedCalls) -> Result<(), Error> {
+        if !self.writer.wants(number::GPU_COUNTERS) {
+            return Ok(());
+        }
+        for kernel in replayed.counters() {
+            let roofline = kernel.roofline.as_ref();
+            let of = |value: fn(&Roofline) -> f64| roofline.map(value);
+            let stalls = kernel.stalls.iter();
+            let mut stalled = stalls.clone().filter(|stall| !stall.is_issue());
+            let most = stalled.next();
+            let stalls: Map<String, Value> = stalls
+                .map(|stall| (stall.reason.clone(), stall.share.into()))
+                .collect();
+            let stalls = (!stalls.is_empty()).then(|| Value::Object(stalls).to_string());
+            let begin = [
+                kernel.call.into(),
+                (&kernel.name).into(),
+                kernel.device.into(),
+            ];
+            let end: [Cell<'_>; 22] = [
+                kernel.passes.into(),
+                kernel.duration_ns.into(),
+                kernel.sm_share.into(),
+                kernel.memory_share.into(),
+                kernel.dram_share.into(),
+                kernel.l1_hit_rate.into(),
+                kernel.l2_hit_rate.into(),
+                kernel.occupancy.into(),
+                kernel.occupancy_limit.into(),
+                roofline
+                    .and_then(|roofline| roofline.precision.map(Precision::word))
+                    .into(),
+                of(|roofline| roofline.flops).into(),
+                of(|roofline| roofline.flops_per_second).into(),
+                roofline
+                    .and_then(|roofline| roofline.peak_flops_per_second)
+                    .into(),
+                of(|roofline| roofline.bytes).into(),
+                of(|roofline| roofline.bytes_per_second).into(),
+                roofline
+                    .and_then(|roofline| roofline.peak_bytes_per_second)
+                    .into(),
+                roofline.and_then(|roofline| roofline.intensity).into(),
+                roofline
+                    .and_then(|roofline| roofline.bound.map(Bound::word))
+                    .into(),
+                roofline.and_then(|roofline| roofline.roof_share).into(),
+                most.map(|stall| &stall.reason).into(),
+                most.map(|stall| stall.share).into(),
+                stalls.as_ref().into(),
+            ];
+            let cells = [&begin[..], &size(kernel.grid), &size(kernel.block), &end];
+            self.record(number::GPU_COUNTERS, &cells)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Where CUPTI is: NVIDIA installs it with the toolkit, and as a Python package.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,21 +44,27 @@ fn in_folder(folder: &Path) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Where the CUDA toolkit may be, in that order.
+pub(crate) fn toolkits() -> Vec<PathBuf> {
+    let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable);
+    let mut toolkits: Vec<PathBuf> = named.map(PathBuf::from).collect();
+    toolkits.push("/usr/local/cuda".into());
+    toolkits.extend(entries(Path::new("/usr/local"), "cuda-"));
+    toolkits
+}
+
 /// Where it is looked for, in that order.
 fn folders() -> Vec<PathBuf> {
-    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let listed = |name: &str| {
         let paths = variable(name).map(|value| env::split_paths(&value).collect::<Vec<_>>());
         paths.unwrap_or_default()
     };
     let mut folders = listed("LD_LIBRARY_PATH");
-    let mut toolkits: Vec<PathBuf> = ["CUDA_HOME", "CUDA_PATH"]
-        .iter()
-        .filter_map(|name| variable(name).map(PathBuf::from))
-        .collect();
-    toolkits.push("/usr/local/cuda".into());
-    toolkits.extend(entries(Path::new("/usr/local"), "cuda-"));
-    for toolkit in toolkits {
+    for toolkit in toolkits() {
         let parts = ["extras/CUPTI/lib64", "targets/x86_64-linux/lib", "lib64"];
         folders.extend(parts.iter().map(|part| toolkit.join(part)));
     }
@@ -83,7 +90,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// The entries of a folder that begin so, the greatest first.
-fn entries(folder: &Path, begin: &str) -> Vec<PathBuf> {
+pub(crate) fn entries(folder: &Path, begin: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(begin))

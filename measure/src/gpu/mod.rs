@@ -17,4 +17,5 @@ mod tracer;
 
 pub use find::{NotFound, find_cupti};
 pub use nvml::{GpuState, GpuStates};
-pub use profile::{ProfileSettings, profile, profile_as_child};
+pub(crate) use find::{entries, toolkits};
+pub use profile::{ProfileSettings, ProfiledRank, profile, profile_as_child, profile_ranks};

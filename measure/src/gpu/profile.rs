@@ -1,13 +1,14 @@
 //! Profiles a trace: replays it in children, and joins what they measured with the trace.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
 use cutape_format::Trace;
-use cutape_profile::{Method, Profile, Run, Work, WorkKind};
-use cutape_replay::{CallTracer, Guard, Measuring, Options, Report, Tracer};
+use cutape_profile::{Method, Profile, RankProfile, Run, Summary, Work, WorkKind};
+use cutape_replay::{CallTracer, Guard, Measurements, Measuring, Options, Rank, Report, Tracer};
 
 use crate::error::Error;
 use crate::gpu::join::{CallWork, Facts, facts};
@@ -50,25 +51,81 @@ pub fn profile(
             progress(done + calls);
         });
         let child = child.map_err(|error| Error(format!("replay {}: {error}", number + 1)))?;
-        let finished = unix_ns();
-        // As text, since a million rows as values take gigabytes.
-        let text = child.results.as_str().unwrap_or_default();
-        let mut one: Measured = serde_json::from_str(text)
-            .map_err(|error| Error(format!("the measuring process: {error}")))?;
-        let uuid = one.devices.first().map(|device| &*device.uuid);
-        one.run.clocks = sampler.finish(uuid);
-        let (begin, end) = one.run.span();
-        let ended = one.began_unix_ns.saturating_add(end - begin);
-        one.run.start_ns = Some(one.began_unix_ns.saturating_sub(started));
-        one.run.finish_ns = Some(finished.saturating_sub(ended));
-        measured.push(one);
+        measured.push(taken_over(&child, started..unix_ns(), sampler)?);
         reports.push(child.outcome.report);
     }
     let profile = join(trace, settings, measured)?;
     Ok((profile, reports))
 }
 
-/// The child's side of [`profile()`]: replays, and reports through a pipe to its parent. `cupti` is
+/// A rank that is profiled with others.
+#[derive(Clone, Debug)]
+pub struct ProfiledRank {
+    /// Its rank, if it has one.
+    pub rank: Option<u64>,
+    /// For its profile.
+    pub settings: ProfileSettings,
+}
+
+/// Replays ranks together, once, as [`profile()`] does one trace; `ranks` are those of `replayed`.
+/// Their profiles are on one axis, since their processes read the clocks of one machine.
+///
+/// # Errors
+/// If a rank could not be measured, or a trace cannot be read.
+pub fn profile_ranks(
+    replayed: &[Rank<'_>],
+    ranks: Vec<ProfiledRank>,
+    guard: &Guard,
+    progress: &(dyn Fn(usize, u64) + Sync),
+) -> Result<(Vec<RankProfile>, Vec<Report>), Error> {
+    let samplers: Vec<Sampler> = replayed.iter().map(|_| Sampler::start()).collect();
+    let started = unix_ns();
+    let children = cutape_replay::rerun_ranks(replayed, guard, progress);
+    let children = children.map_err(|error| Error(error.to_string()))?;
+    let lasted = started..unix_ns();
+    let taken_over = children
+        .iter()
+        .zip(samplers)
+        .map(|(child, sampler)| taken_over(child, lasted.clone(), sampler));
+    let measured: Vec<Measured> = taken_over.collect::<Result<_, _>>()?;
+    let earliest = measured.iter().map(|one| one.began_unix_ns).min();
+    let profiles = measured.into_iter().zip(ranks).zip(replayed);
+    let profiles = profiles.map(|((one, known), replayed)| {
+        let offset_ns = one.began_unix_ns - earliest.unwrap_or(one.began_unix_ns);
+        let profile = join(replayed.trace, &known.settings, vec![one])?;
+        Ok(RankProfile {
+            label: replayed.label.clone(),
+            rank: known.rank,
+            offset_ns,
+            summary: Summary::of(&profile),
+            profile,
+        })
+    });
+    let profiles = profiles.collect::<Result<_, Error>>()?;
+    let reports = children.into_iter().map(|child| child.outcome.report);
+    Ok((profiles, reports.collect()))
+}
+
+/// What a child has measured, with the time around it.
+fn taken_over(
+    child: &Measurements,
+    lasted: Range<u64>,
+    sampler: Sampler,
+) -> Result<Measured, Error> {
+    // As text, since a million rows as values take gigabytes.
+    let text = child.results.as_str().unwrap_or_default();
+    let mut one: Measured = serde_json::from_str(text)
+        .map_err(|error| Error(format!("the measuring process: {error}")))?;
+    let uuid = one.devices.first().map(|device| &*device.uuid);
+    one.run.clocks = sampler.finish(uuid);
+    let (begin, end) = one.run.span();
+    let ended = one.began_unix_ns.saturating_add(end - begin);
+    one.run.start_ns = Some(one.began_unix_ns.saturating_sub(lasted.start));
+    one.run.finish_ns = Some(lasted.end.saturating_sub(ended));
+    Ok(one)
+}
+
+/// The child's side of [`profile()`] and [`profile_ranks`]: replays, and reports through a pipe to its parent. `cupti` is
 /// the library; `None`: events. Returns the exit status for the process.
 pub fn profile_as_child(trace: &Trace, cupti: Option<PathBuf>, options: Options) -> i32 {
     let tracer = Arc::new(GpuTracer::new(cupti));
@@ -131,6 +188,7 @@ fn join(
         streams,
         calls: facts.calls,
         runs,
+        counters: None,
         notes,
     })
 }

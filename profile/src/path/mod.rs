@@ -8,7 +8,7 @@ use crate::record::{Profile, Run, WorkKind};
 
 #[cfg(test)]
 mod programs;
-mod walk;
+pub(crate) mod walk;
 
 /// What a part of the path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -110,11 +110,14 @@ pub struct CriticalPath {
 
 impl CriticalPath {
     pub(crate) fn of(profile: &Profile, run: &Run) -> Self {
-        let (shares, ranges) = walk::follow(profile, run);
         let (begin, end) = run.span();
+        Self::made_of(walk::follow(profile, run), end - begin)
+    }
+
+    pub(crate) fn made_of((shares, ranges): (Vec<Share>, Vec<RangeShare>), wall_ns: u64) -> Self {
         let work = shares.iter().filter(|share| share.link.is_work());
         Self {
-            wall_ns: end - begin,
+            wall_ns,
             work_ns: work.map(|share| share.total_ns).sum(),
             shares,
             ranges,

@@ -18,19 +18,18 @@ use crate::timeline::{BETWEEN_CALLS, HostCalls};
 /// The shares of the path by part, and by range.
 pub(super) fn follow(profile: &Profile, run: &Run) -> (Vec<Share>, Vec<RangeShare>) {
     let mut walk = Walk::new(profile, run);
-    walk.back();
-    let mut shares: Vec<Share> = walk.shares.into_values().collect();
-    shares.sort_by_key(|share| (std::cmp::Reverse(share.total_ns), share.link));
-    let mut ranges: Vec<RangeShare> = walk.ranges.into_values().collect();
-    ranges.sort_by_key(|share| std::cmp::Reverse(share.total_ns));
-    (shares, ranges)
+    let end = walk.end();
+    walk.back(end, &|_| None);
+    walk.shares()
 }
 
 /// Where the path is, going back in time.
 #[derive(Clone, Copy, Debug)]
-enum At {
+pub(crate) enum At {
     /// At the end of a piece of work.
     Work(usize),
+    /// At the begin of one.
+    BeginOf(usize),
     /// The host, before a time.
     Host,
 }
@@ -65,7 +64,7 @@ fn by_end<K: Eq + Hash>(work: &[Work], key: impl Fn(&Work) -> Option<K>) -> Hash
     all
 }
 
-struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     profile: &'a Profile,
     work: &'a [Work],
     calls: HostCalls<'a>,
@@ -84,7 +83,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(profile: &'a Profile, run: &'a Run) -> Self {
+    pub(crate) fn new(profile: &'a Profile, run: &'a Run) -> Self {
         let (begin, now) = run.span();
         let work = &run.work[..];
         let mut calls_by_end: Vec<usize> = (0..run.host.len()).collect();
@@ -141,37 +140,76 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn back(&mut self) {
+    /// The end of the run.
+    pub(crate) fn end(&self) -> At {
         let last = self.all.last(self.work, self.now, usize::MAX);
         let ends_now = |at: &usize| {
             let work = self.work.get(*at);
             work.is_some_and(|work| work.end_ns == self.now)
         };
-        let mut at = match last.filter(ends_now) {
+        match last.filter(ends_now) {
             Some(work) => At::Work(work),
             None => At::Host,
-        };
+        }
+    }
+
+    /// What the path has had so far: by part, and by range.
+    pub(crate) fn shares(self) -> (Vec<Share>, Vec<RangeShare>) {
+        let mut shares: Vec<Share> = self.shares.into_values().collect();
+        shares.sort_by_key(|share| (std::cmp::Reverse(share.total_ns), share.link));
+        let mut ranges: Vec<RangeShare> = self.ranges.into_values().collect();
+        ranges.sort_by_key(|share| std::cmp::Reverse(share.total_ns));
+        (shares, ranges)
+    }
+
+    /// Follows the path back to the begin of the run, or to work that `waits_until` says waited for
+    /// others until a time of this run: that work's position. The path then goes on elsewhere.
+    pub(crate) fn back(
+        &mut self,
+        mut at: At,
+        waits_until: &dyn Fn(usize) -> Option<u64>,
+    ) -> Option<usize> {
+        if let At::BeginOf(work) = at {
+            let begin = self.work.get(work).map(|work| work.begin_ns);
+            self.now = begin.unwrap_or(self.now).min(self.now);
+        }
         // Each step goes back in time, or from work to the host or to earlier work; the bound is for
         // times that a tool has got wrong.
-        let mut steps = 4 * (self.work.len() + self.calls.all.len() + 1);
+        let mut steps = 6 * (self.work.len() + self.calls.all.len() + 1);
         while self.now > self.begin && steps > 0 {
             steps -= 1;
             at = match at {
-                At::Work(work) => self.before_work(work),
+                At::Work(work) => {
+                    let waited = waits_until(work);
+                    self.work_to(work, waited);
+                    if waited.is_some() {
+                        return Some(work);
+                    }
+                    At::BeginOf(work)
+                }
+                At::BeginOf(work) => self.before_work(work),
                 At::Host => self.before_host(),
             };
         }
         let rest = self.begin;
         self.add(rest, Link::Between, BETWEEN_CALLS, None);
+        None
     }
 
-    /// The path is at the end of work.
+    /// The work itself, back to a time, or to its begin.
+    fn work_to(&mut self, at: usize, time: Option<u64>) {
+        if let Some(one) = self.work.get(at) {
+            let from = time.unwrap_or(one.begin_ns);
+            self.add(from, Link::of(one.kind), &one.name, one.call);
+        }
+    }
+
+    /// The path is at the begin of work.
     fn before_work(&mut self, at: usize) -> At {
         let (work, profile) = (self.work, self.profile);
         let Some(one) = work.get(at) else {
             return At::Host;
         };
-        self.add(one.begin_ns, Link::of(one.kind), &one.name, one.call);
         let facts = one.call.and_then(|call| profile.calls.get(&call));
         let needed = facts.map_or(&[][..], |facts| &facts.needs).iter();
         // Nodes of one graph may be on several streams.

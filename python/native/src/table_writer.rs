@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, Int32Builder, Int64Builder, StringBuilder};
+use arrow_array::builder::{
+    BooleanBuilder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
+};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
@@ -98,6 +100,7 @@ impl Collected {
         let field = |column: &&Column| {
             let kind = match (column.kind, column.repeats) {
                 (Type::Integer | Type::Distinct, _) => DataType::Int64,
+                (Type::Number, _) => DataType::Float64,
                 (Type::Boolean, _) => DataType::Boolean,
                 (Type::Text, false) => DataType::Utf8,
                 (Type::Text, true) => {
@@ -142,6 +145,7 @@ impl Collected {
 #[derive(Debug)]
 enum Values {
     Integer(Vec<ArrayRef>, Int64Builder),
+    Number(Vec<ArrayRef>, Float64Builder),
     Boolean(Vec<ArrayRef>, BooleanBuilder),
     Text(Vec<ArrayRef>, StringBuilder),
     Repeated(Vec<Int32Array>, Box<Dictionary>),
@@ -152,6 +156,7 @@ impl Values {
         let batches = Vec::new();
         match (column.kind, column.repeats) {
             (Type::Integer | Type::Distinct, _) => Self::Integer(batches, Int64Builder::new()),
+            (Type::Number, _) => Self::Number(batches, Float64Builder::new()),
             (Type::Boolean, _) => Self::Boolean(batches, BooleanBuilder::new()),
             (Type::Text, false) => Self::Text(batches, StringBuilder::new()),
             (Type::Text, true) => Self::Repeated(Vec::new(), Box::default()),
@@ -163,6 +168,8 @@ impl Values {
         match (self, cell) {
             (Self::Integer(_, builder), Cell::Integer(number)) => builder.append_value(number),
             (Self::Integer(_, builder), _) => builder.append_null(),
+            (Self::Number(_, builder), Cell::Number(number)) => builder.append_value(number),
+            (Self::Number(_, builder), _) => builder.append_null(),
             (Self::Boolean(_, builder), Cell::Boolean(flag)) => builder.append_value(flag),
             (Self::Boolean(_, builder), _) => builder.append_null(),
             (Self::Text(_, builder), Cell::Text(text)) => builder.append_value(text),
@@ -178,6 +185,7 @@ impl Values {
     fn end_batch(&mut self) {
         match self {
             Self::Integer(batches, builder) => batches.push(Arc::new(builder.finish())),
+            Self::Number(batches, builder) => batches.push(Arc::new(builder.finish())),
             Self::Boolean(batches, builder) => batches.push(Arc::new(builder.finish())),
             Self::Text(batches, builder) => batches.push(Arc::new(builder.finish())),
             Self::Repeated(batches, dictionary) => batches.push(dictionary.keys.finish()),
@@ -187,9 +195,10 @@ impl Values {
     /// The batches. Those of repeated texts share one array of texts.
     fn finish(self) -> Result<std::vec::IntoIter<ArrayRef>, ArrowError> {
         let batches = match self {
-            Self::Integer(batches, _) | Self::Boolean(batches, _) | Self::Text(batches, _) => {
-                batches
-            }
+            Self::Integer(batches, _)
+            | Self::Number(batches, _)
+            | Self::Boolean(batches, _)
+            | Self::Text(batches, _) => batches,
             Self::Repeated(batches, mut dictionary) => {
                 let texts: ArrayRef = Arc::new(dictionary.texts.finish());
                 let array = |keys| {

@@ -15,9 +15,10 @@ use crate::error::Error;
 use crate::guard::attempt::{Attempt, Guard, Misfits};
 use crate::guard::awaited::{self, FileNumber, Surroundings, tell_of_wait};
 use crate::guard::crash_report::crash_report;
+use crate::guard::died;
 use crate::guard::environment::environment;
 use crate::guard::kept_attempts::{KeptAttempts, TraceIdentity};
-use crate::guard::message::{Message, unexpected};
+use crate::guard::message::{Measurements, Message, unexpected};
 use crate::guard::watchdog::{Company, End, Watchers, failed, one_child};
 use crate::machine::check::recorded_devices;
 use crate::machine::ranks::{DeviceExchange, RankDevice, RankDevices};
@@ -62,6 +63,52 @@ pub fn run_ranks(
     guard: &Guard,
     progress: &(dyn Fn(usize, u64) + Sync),
 ) -> Result<Vec<Report>, Error> {
+    let ended = replay_ranks(ranks, guard, progress)?;
+    let reports = ended
+        .into_iter()
+        .zip(ranks)
+        .map(|(message, rank)| match message {
+            Message::Report(report) => Ok(*report),
+            _ => Err(of_rank(rank, unexpected())),
+        });
+    reports.collect()
+}
+
+/// As [`run_ranks`], for children that call [`trace_as_child`](crate::trace_as_child).
+///
+/// # Errors
+///
+/// As there; and [`Error::Measure`] with the report's text for a rank that died or hung.
+pub fn rerun_ranks(
+    ranks: &[Rank<'_>],
+    guard: &Guard,
+    progress: &(dyn Fn(usize, u64) + Sync),
+) -> Result<Vec<Measurements>, Error> {
+    let ended = replay_ranks(ranks, guard, progress)?;
+    let measured = ended.into_iter().zip(ranks).map(|(message, rank)| {
+        let error = match message {
+            Message::Measurements(measurements) => return Ok(*measurements),
+            Message::Report(report) => died(*report, "measuring"),
+            _ => unexpected(),
+        };
+        Err(of_rank(rank, error))
+    });
+    measured.collect()
+}
+
+fn of_rank(rank: &Rank<'_>, error: Error) -> Error {
+    Error::Rank {
+        label: rank.label.clone(),
+        error: Box::new(error),
+    }
+}
+
+/// What the last child of each rank wrote, or a report of the guard's if it died.
+fn replay_ranks(
+    ranks: &[Rank<'_>],
+    guard: &Guard,
+    progress: &(dyn Fn(usize, u64) + Sync),
+) -> Result<Vec<Message>, Error> {
     let group = Group::of(ranks);
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut guards = Vec::new();
@@ -89,7 +136,7 @@ pub fn run_ranks(
     let mut misfits: Vec<Misfits> = ranks.iter().map(|_| Misfits::default()).collect();
     loop {
         let ends = group.run(&guards, &attempts, progress)?;
-        let mut reports = Vec::new();
+        let mut messages = Vec::new();
         let (mut again, mut is_complete) = (false, true);
         for (number, (end, page)) in ends.into_iter().enumerate() {
             let known = (ranks.get(number), guards.get(number));
@@ -100,10 +147,7 @@ pub fn run_ranks(
             let (Some(attempt), Some(misfits)) = tried else {
                 continue;
             };
-            let of_rank = |error| Error::Rank {
-                label: rank.label.clone(),
-                error: Box::new(error),
-            };
+            let of_rank = |error| of_rank(rank, error);
             let (end, awaited) = end;
             match end {
                 End::Failed(error) => {
@@ -111,16 +155,18 @@ pub fn run_ranks(
                     *attempt = attempt.clone().after(error, guard).map_err(of_rank)?;
                     again = true;
                 }
-                End::Reported(Message::Report(report)) => {
-                    attempt.learn(&report);
-                    reports.push(*report);
+                End::Reported(mut message) => {
+                    if let Some(report) = message.report_mut() {
+                        attempt.learn(report);
+                    }
+                    messages.push(message);
                 }
                 End::Died { status, hung } => {
                     is_complete = false;
                     let awaited = hung.then_some(awaited);
-                    reports.push(crash_report(rank.trace, status, &page, awaited));
+                    let report = crash_report(rank.trace, status, &page, awaited);
+                    messages.push(Message::Report(Box::new(report)));
                 }
-                End::Reported(_) => return Err(of_rank(unexpected())),
                 End::Silent(status) => {
                     return Err(of_rank(Error::NoReport {
                         how: status.to_string(),
@@ -134,15 +180,13 @@ pub fn run_ranks(
                 let traces = ranks.iter().map(identity);
                 KeptAttempts::of_ranks(traces.zip(&attempts)).write(guard)?;
             }
-            let reports = reports.into_iter().zip(misfits);
-            return Ok(reports
-                .enumerate()
-                .map(|(rank, (report, misfits))| {
-                    let mut report = misfits.report_in(report);
-                    group.note_assumptions(rank, &mut report);
-                    report
-                })
-                .collect());
+            for (rank, (message, misfits)) in messages.iter_mut().zip(misfits).enumerate() {
+                if let Some(report) = message.report_mut() {
+                    *report = misfits.report_in(std::mem::take(report));
+                    group.note_assumptions(rank, report);
+                }
+            }
+            return Ok(messages);
         }
     }
 }

@@ -130,7 +130,7 @@ pub fn observe_guarded(
     }
 }
 
-fn died(report: Report, what: &str) -> Error {
+pub(crate) fn died(report: Report, what: &str) -> Error {
     Error::Measure {
         why: report.died.map_or_else(String::new, |died| {
             format!("the {what} process {}", died.text)

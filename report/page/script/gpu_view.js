@@ -39,6 +39,7 @@ function gpuSections({ facts: { gpu } }, timeline) {
       : null,
     element("h2", {}, "Busiest kernels, copies and memsets"),
     workTable(summary.work).node,
+    gpu.counters ? counterSection(gpu.counters) : null,
     element("h2", {}, "Critical path"),
     element(
       "p",
@@ -183,6 +184,71 @@ function workTable(rows) {
       },
     ],
   });
+}
+
+/** What hardware counters say of kernels. */
+function counterSection({ kernels, passes, version, left_out: leftOut = {} }) {
+  const part = (value) => (value === null ? "–" : `${(value * 100).toFixed(0)} %`);
+  const column = (title, key, hint) => ({
+    title,
+    hint,
+    right: true,
+    value: (row) => row[key],
+    cell: (row) => part(row[key]),
+  });
+  const stalls = (row) =>
+    row.stalls
+      .filter(({ reason, share }) => reason !== "selected" && share >= 0.05)
+      .slice(0, 3)
+      .map(({ reason, share }) => `${reason} ${part(share)}`)
+      .join(", ");
+  const table = new SortedTable({
+    caption: "Hardware counters",
+    rows: kernels,
+    sort: { column: 2, descending: true },
+    columns: [
+      { title: "Kernel", class: "name", value: (row) => row.name, cell: (row) => row.name },
+      { title: "At call", right: true, value: (row) => row.call, cell: (row) => callLink(row.call) },
+      {
+        title: "Time",
+        right: true,
+        hint: "With empty caches and nothing else on the GPU",
+        value: (row) => row.duration_ns,
+        cell: (row) => (row.duration_ns === null ? "–" : duration(row.duration_ns)),
+      },
+      column("DRAM", "dram_share", "Of what the GPU’s memory can move"),
+      column("SM", "sm_share", "Of what the multiprocessors can compute"),
+      column("L1 hit", "l1_hit_rate"),
+      column("L2 hit", "l2_hit_rate"),
+      column("Warps", "occupancy", "Warps on a multiprocessor, of those that it has room for"),
+      {
+        title: "FLOP/byte",
+        right: true,
+        value: (row) => row.roofline?.intensity,
+        cell: (row) => row.roofline?.intensity?.toFixed(2) ?? "–",
+      },
+      {
+        title: "Of its roof",
+        right: true,
+        hint: "How close it is to what memory or multiprocessors allow at its operations a byte",
+        value: (row) => row.roofline?.roof_share,
+        cell: ({ roofline }) =>
+          roofline?.bound ? `${part(roofline.roof_share)} ${roofline.bound}` : "–",
+      },
+      { title: "Warps stalled for", cell: stalls },
+    ],
+  });
+  return [
+    element("h2", {}, "Hardware counters"),
+    element(
+      "p",
+      { class: "about" },
+      `${counted(kernels.length, "kernel")} in ${counted(passes, "pass", "passes")}, measured by ` +
+        `ncu ${version} in a replay of its own.`,
+    ),
+    table.node,
+    facts(Object.entries(leftOut).map(([call, why]) => [`no counters of call ${call}`, why])),
+  ];
 }
 
 function callOrNothing(call) {
