@@ -1,6 +1,7 @@
 //! `cutape matrix` on the null driver.
 //!
-//! No test checks a time. For a verdict, launches take 4 ms on one side and 8 ms on the other.
+//! No test checks a time. For a verdict, launches take 30 ms on one side and microseconds on the
+//! other, or times are written into files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn traces() -> &'static Path {
     static TRACES: OnceLock<PathBuf> = OnceLock::new();
     TRACES.get_or_init(|| {
         let folder = parts().new_folder("matrix-traces");
-        for program in ["launch_vector_add", "memory_basic"] {
+        for program in ["launch_many_parameters", "memory_basic"] {
             let trace = folder.join(format!("{program}.cutape"));
             let program = compiled(&format!("clean/{program}"));
             run(&mut record(&trace, &[], &[&program])).assert(0);
@@ -56,7 +57,7 @@ fn measure(file: &Path, inputs: &[&Path], options: &[&str], set: &[(&str, &str)]
 }
 
 fn launches() -> PathBuf {
-    traces().join("launch_vector_add.cutape")
+    traces().join("launch_many_parameters.cutape")
 }
 
 fn read(file: &Path) -> Value {
@@ -76,16 +77,23 @@ fn slower_launches_are_found(folder: &Path) {
     let file = |name: &str| folder.join(name).with_extension("json");
     let launches = launches();
     let options = ["--each-kernel", "--rounds", "3", "--clock", "gpu"];
-    for (name, delay) in [("before", "4ms"), ("same", "4ms"), ("slower", "8ms")] {
-        let delay = format!("cuLaunchKernel={delay}");
-        let set = [("CUTAPE_NULL_DELAY", &*delay)];
-        measure(&file(name), &[&launches], &options, &set).assert_code(0);
+    // A thousand times as long: a machine that is busy with other tests does not make up for that.
+    for (name, set) in [
+        ("before", &[][..]),
+        ("same", &[]),
+        ("slower", &[("CUTAPE_NULL_DELAY", "cuLaunchKernel=30ms")]),
+    ] {
+        measure(&file(name), &[&launches], &options, set).assert_code(0);
     }
     let results = read(&file("before"));
     let trace = &results["traces"][0];
     assert_eq!(trace["replay"]["outcome"], "agrees", "{trace}");
-    assert_eq!(trace["benchmarks"][0]["name"], "trace");
-    for benchmark in trace["benchmarks"].as_array().unwrap() {
+    let benchmarks = trace["benchmarks"].as_array().unwrap();
+    // The trace, and its kernels.
+    let count = benchmarks.len();
+    assert!(count > 1, "{trace}");
+    assert_eq!(benchmarks[0]["name"], "trace");
+    for benchmark in benchmarks {
         let rounds = benchmark["rounds"].as_array().unwrap();
         assert_eq!(rounds.len(), 3, "{benchmark}");
         let samples = rounds[0]["samples"].as_array().unwrap();
@@ -95,8 +103,7 @@ fn slower_launches_are_found(folder: &Path) {
     let same = compare(&[&file("before"), &file("same")], &[]);
     same.assert(0);
     assert!(
-        same.stdout
-            .contains(": 0 slower, 0 faster, 5 same, 0 uncertain"),
+        same.stdout.contains(" benchmarks compared: 0 slower"),
         "{}",
         same.stdout
     );
@@ -107,10 +114,16 @@ fn slower_launches_are_found(folder: &Path) {
     let verdicts: Vec<_> = verdicts
         .map(|row| row["verdict"].as_str().unwrap())
         .collect();
-    assert_eq!(verdicts, ["slower"; 5], "{report}");
+    assert_eq!(verdicts, vec!["slower"; count], "{report}");
     let faster = compare(&[&file("slower"), &file("before"), &file("same")], &[]);
     faster.assert(0);
-    assert!(faster.stdout.contains("10 faster"), "{}", faster.stdout);
+    assert!(
+        faster
+            .stdout
+            .contains(&format!("0 slower, {} faster", 2 * count)),
+        "{}",
+        faster.stdout
+    );
 }
 
 fn what_crashes_or_hangs_is_a_row(folder: &Path) {
@@ -265,7 +278,7 @@ fn what_cannot_be_compared_is_refused(folder: &Path) {
     for (words, status, why) in [
         (&[one][..], 2, "needs two files"),
         (&[one, text], 2, "no results of `cutape matrix`"),
-        (&[one, &launches()], 2, "launch_vector_add.cutape"),
+        (&[one, &launches()], 2, "launch_many_parameters.cutape"),
         (&[one, later], 2, "schema \"2.0\" is not readable"),
         (&[one, nothing], 2, "nothing can be compared"),
         (&[one, two], 0, ""),
