@@ -20,6 +20,9 @@ pub(crate) const CHILD: &str = "bench-child";
 
 /// What `bench` takes.
 #[derive(Clone, clap::Args)]
+#[command(
+    after_help = "`cutape matrix` measures many traces, in several processes each, and compares drivers and GPUs."
+)]
 pub(crate) struct Arguments {
     /// The trace; with --rank, a folder with the traces of several ranks.
     trace: PathBuf,

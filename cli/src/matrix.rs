@@ -4,13 +4,16 @@
 mod process;
 mod run;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_measure::matrix::{Comparison, History, Results, Thresholds};
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::{message, output};
+use serde::Serialize;
 
 use crate::bench::Clocks;
 use crate::guarded::{GuardedOptions, ReportOption};
@@ -133,7 +136,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     let thresholds = arguments.thresholds()?;
-    let output = arguments.report.prepare()?;
+    let report = arguments.report.prepare()?;
     if arguments.inputs.len() < 2 {
         return Err(Failure::unusable(
             "--compare needs two files of results: cutape matrix --compare BEFORE AFTER",
@@ -150,13 +153,14 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
             "nothing can be compared: the files have no benchmark of the same trace",
         ));
     }
-    output.write(&comparison, &comparison.text())?;
+    write_page(arguments, "Comparison", &comparison)?;
+    report.write(&comparison, &comparison.text())?;
     Ok(comparison.has_findings())
 }
 
 fn history(arguments: &Arguments) -> Result<bool, Failure> {
     let thresholds = arguments.thresholds()?;
-    let output = arguments.report.prepare()?;
+    let report = arguments.report.prepare()?;
     let mut files = Vec::new();
     for input in &arguments.inputs {
         match input.is_dir() {
@@ -165,8 +169,24 @@ fn history(arguments: &Arguments) -> Result<bool, Failure> {
         }
     }
     let history = History::of(files, thresholds);
-    output.write(&history, &history.text())?;
+    write_page(arguments, "History", &history)?;
+    report.write(&history, &history.text())?;
     Ok(history.has_findings())
+}
+
+/// Writes what was found as a page, if one is wanted.
+fn write_page(arguments: &Arguments, what: &str, found: &impl Serialize) -> Result<(), Failure> {
+    let Some(target) = &arguments.output else {
+        return Ok(());
+    };
+    let title = format!("cutape matrix: {what}");
+    arguments.overwrite.write(target, |path| {
+        let cannot = |error: io::Error| Failure::cannot_write(target, &error);
+        let mut file = File::create_new(path).map_err(cannot)?;
+        cutape_report::write_matrix_page(&title, found, &mut file).map_err(cannot)
+    })?;
+    message!("{}: open it in a browser", output::shown(target));
+    Ok(())
 }
 
 /// A file of results, with what it is called.

@@ -200,6 +200,6 @@ impl Report {
                 bytes: &self.columns,
             },
         ];
-        page::write(&self.title, &parts, out)
+        page::write(&page::TRACE, &self.title, &parts, out)
     }
 }

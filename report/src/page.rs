@@ -1,4 +1,4 @@
-//! Joins the page: its sources, from `page/`, and the data.
+//! Joins a page: its sources, from `page/`, and the data.
 //!
 //! Scripts and styles run because they carry a nonce. It is a hash of the data, so that equal
 //! traces give equal pages, and text in a trace cannot name it.
@@ -8,7 +8,23 @@ use std::io::{self, Write};
 use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderWriter;
 
-const PAGE: &str = include_str!("../page/page.html");
+/// A page: its frame, and its scripts. What a script uses when the page is read comes before it.
+pub(crate) struct Kind {
+    frame: &'static str,
+    scripts: &'static [&'static str],
+}
+
+/// The page of a trace.
+pub(crate) const TRACE: Kind = Kind {
+    frame: include_str!("../page/page.html"),
+    scripts: &TRACE_SCRIPTS,
+};
+
+/// The page of comparisons and histories of `cutape matrix`.
+pub(crate) const MATRIX: Kind = Kind {
+    frame: include_str!("../page/matrix/page.html"),
+    scripts: &MATRIX_SCRIPTS,
+};
 
 const STYLES: [&str; 4] = [
     include_str!("../page/style/theme.css"),
@@ -17,8 +33,17 @@ const STYLES: [&str; 4] = [
     include_str!("../page/style/views.css"),
 ];
 
-/// What a script uses when the page is read comes before it.
-const SCRIPTS: [&str; 31] = [
+const MATRIX_SCRIPTS: [&str; 7] = [
+    include_str!("../page/script/data.js"),
+    include_str!("../page/script/quantity.js"),
+    include_str!("../page/script/element.js"),
+    include_str!("../page/script/table.js"),
+    include_str!("../page/script/theme.js"),
+    include_str!("../page/matrix/views.js"),
+    include_str!("../page/matrix/start.js"),
+];
+
+const TRACE_SCRIPTS: [&str; 32] = [
     include_str!("../page/script/data.js"),
     include_str!("../page/script/quantity.js"),
     include_str!("../page/script/element.js"),
@@ -49,6 +74,7 @@ const SCRIPTS: [&str; 31] = [
     include_str!("../page/script/help.js"),
     include_str!("../page/script/search.js"),
     include_str!("../page/script/app.js"),
+    include_str!("../page/script/theme.js"),
     include_str!("../page/script/start.js"),
 ];
 
@@ -61,11 +87,16 @@ pub(crate) struct Part<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Writes the page.
+/// Writes a page.
 ///
 /// # Errors
 /// Those of `out`.
-pub(crate) fn write(title: &str, parts: &[Part<'_>], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(
+    kind: &Kind,
+    title: &str,
+    parts: &[Part<'_>],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let packed: Vec<(&str, Vec<u8>)> = parts
         .iter()
         .map(|part| {
@@ -80,7 +111,7 @@ pub(crate) fn write(title: &str, parts: &[Part<'_>], out: &mut dyn Write) -> io:
         hash.update(bytes);
     }
     let nonce = hash.finalize().to_hex();
-    let mut rest = PAGE;
+    let mut rest = kind.frame;
     while let Some((before, after)) = rest.split_once("{{") {
         out.write_all(before.as_bytes())?;
         let (name, after) = after.split_once("}}").unwrap_or((after, ""));
@@ -89,7 +120,7 @@ pub(crate) fn write(title: &str, parts: &[Part<'_>], out: &mut dyn Write) -> io:
             "version" => out.write_all(env!("CARGO_PKG_VERSION").as_bytes())?,
             "title" => out.write_all(escaped(title).as_bytes())?,
             "style" => write_all(&STYLES, out)?,
-            "script" => write_all(&SCRIPTS, out)?,
+            "script" => write_all(kind.scripts, out)?,
             "data" => packed
                 .iter()
                 .try_for_each(|(id, bytes)| write_part(id, bytes, out))?,
@@ -137,27 +168,41 @@ mod tests {
     use super::*;
 
     fn page(title: &str, data: &[u8]) -> String {
+        page_of(&TRACE, title, data)
+    }
+
+    fn page_of(kind: &Kind, title: &str, data: &[u8]) -> String {
         let mut out = Vec::new();
         let part = Part {
             id: "facts",
             bytes: data,
         };
-        write(title, &[part], &mut out).unwrap();
+        write(kind, title, &[part], &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn every_source_is_in_the_page() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
-        let page = page("app", b"{}");
-        for kind in ["script", "style"] {
-            for entry in std::fs::read_dir(format!("{folder}/{kind}")).unwrap() {
-                let path = entry.unwrap().path();
-                let source = std::fs::read_to_string(&path).unwrap();
-                assert!(page.contains(&source), "{} is not joined", path.display());
+        for (kind, folders) in [
+            (&TRACE, ["script", "style"]),
+            (&MATRIX, ["matrix", "style"]),
+        ] {
+            let page = page_of(kind, "app", b"{}");
+            for entry in folders.iter().flat_map(|of| {
+                let entries = std::fs::read_dir(format!("{folder}/{of}")).unwrap();
+                entries.map(|entry| entry.unwrap().path())
+            }) {
+                let is_frame = entry.extension().is_some_and(|ending| ending == "html");
+                let source = std::fs::read_to_string(&entry).unwrap();
+                assert!(
+                    is_frame || page.contains(&source),
+                    "{} is not joined",
+                    entry.display()
+                );
             }
+            assert!(!page.contains("{{"));
         }
-        assert!(!page.contains("{{"));
     }
 
     #[test]
@@ -172,7 +217,9 @@ mod tests {
 
     #[test]
     fn sources_leave_no_way_in() {
-        let all = [&SCRIPTS[..], &STYLES[..], &[PAGE]].concat().join("\n");
+        let frames = [TRACE.frame, MATRIX.frame];
+        let all = [TRACE.scripts, MATRIX.scripts, &STYLES, &frames];
+        let all = all.concat().join("\n");
         for (forbidden, why) in [
             ("innerHTML", "text of a trace would be read as HTML"),
             ("outerHTML", "text of a trace would be read as HTML"),
@@ -190,7 +237,7 @@ mod tests {
         ] {
             assert!(!all.contains(forbidden), "{forbidden}: {why}");
         }
-        for script in SCRIPTS {
+        for script in TRACE.scripts.iter().chain(MATRIX.scripts) {
             assert!(!script.contains("</script"), "it would end the script");
         }
     }

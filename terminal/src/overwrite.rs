@@ -49,9 +49,14 @@ impl Overwrite {
         hidden.push(target.file_name().unwrap_or_default());
         hidden.push(format!(".{}.new", std::process::id()));
         let new = target.with_file_name(hidden);
-        let written = write(&new)?;
-        fs::rename(&new, target).map_err(|error| Failure::cannot_write(target, &error))?;
-        Ok(written)
+        let rename = |written| {
+            let renamed = fs::rename(&new, target);
+            renamed.map_err(|error| Failure::cannot_write(target, &error))?;
+            Ok(written)
+        };
+        write(&new).and_then(rename).inspect_err(|_| {
+            let _ = fs::remove_file(&new);
+        })
     }
 }
 
@@ -84,7 +89,10 @@ mod tests {
                 (other, _) => panic!("{text}: {other:?}"),
             }
         }
-        let failed = replace.write(&target, |_| Err::<(), _>(Failure::unusable("no")));
+        let failed = replace.write(&target, |path| {
+            fs::write(path, "a part")?;
+            Err::<(), _>(Failure::unusable("no"))
+        });
         assert!(failed.is_err());
         assert_eq!(fs::read_to_string(&target).unwrap(), "third");
         assert_eq!(fs::read_dir(&place).unwrap().count(), 2);

@@ -125,6 +125,26 @@ const PRINTERS: &[Printer] = &[
         maps: &[],
     },
     Printer {
+        name: "matrix",
+        words: "matrix TRACE --each-kernel --rounds 2 --measure-seconds 0.05 --warm-up-seconds 0.02 \
+                --driver null -o matrix.json --report -",
+        traces: &["history"],
+        maps: &[],
+    },
+    // What the one above has written.
+    Printer {
+        name: "matrix.compare",
+        words: "matrix --compare matrix.json matrix.json --threshold 900 --host-threshold 900 --report -",
+        traces: &["history"],
+        maps: &[],
+    },
+    Printer {
+        name: "matrix.history",
+        words: "matrix --history matrix.json matrix.json --threshold 900 --host-threshold 900 --report -",
+        traces: &["history"],
+        maps: &[],
+    },
+    Printer {
         name: "bench",
         words: "bench TRACE --each-kernel --measure-seconds 1 --no-plots --driver null --report -",
         traces: &["history"],

@@ -40,6 +40,7 @@ mod leaves;
 mod loading;
 mod machines;
 mod markers;
+mod matrix;
 mod memory;
 mod minimize;
 mod one_rank;
@@ -120,6 +121,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("launchers", launchers::add_to),
     ("machines", machines::add_to),
     ("markers", markers::add_to),
+    ("matrix", matrix::add_to),
     ("memory", memory::add_to),
     ("one_rank", one_rank::add_to),
     ("one_rank_verbs", one_rank_verbs::add_to),

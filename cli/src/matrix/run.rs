@@ -50,6 +50,11 @@ pub(super) fn measure(arguments: &Arguments) -> Result<bool, Failure> {
         driver,
         arguments,
         target,
+        is_input: target.canonicalize().is_ok_and(|target| {
+            traces
+                .iter()
+                .any(|(_, path)| path.canonicalize().is_ok_and(|path| path == target))
+        }),
     };
     runner.rounds(&traces, &mut results)?;
     results.complete = true;
@@ -189,6 +194,8 @@ struct Runner<'a> {
     driver: PathBuf,
     arguments: &'a Arguments,
     target: &'a Path,
+    /// The file of results replaces one of the traces, when all is measured.
+    is_input: bool,
 }
 
 impl Runner<'_> {
@@ -232,6 +239,9 @@ impl Runner<'_> {
 
     /// Writes the file, whole at any moment.
     fn save(&self, results: &mut Results) -> Result<(), Failure> {
+        if self.is_input && !results.complete {
+            return Ok(());
+        }
         results.finished = now();
         let text = serde_json::to_string(results).unwrap_or_default() + "\n";
         Overwrite { overwrite: true }.write(self.target, |path| {
