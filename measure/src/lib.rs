@@ -15,6 +15,7 @@
 mod child;
 mod error;
 mod gpu;
+mod host_time;
 mod measure;
 mod measurement;
 mod replacement;

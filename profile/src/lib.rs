@@ -4,7 +4,8 @@
 //! joined with the recorded calls, and the calls with the times of the host. [`Summary`] says what
 //! follows from it: `work` sums it up by kernel, `timeline` says when the device had work and what it
 //! waited for otherwise, `wall` what a replay as a whole took, `path` which chain bounds the time,
-//! `host` where the host waited. `prediction` says what it would take with other calls. `text` puts the summary into words. `read` takes a profile back from
+//! `host` where the host waited. `prediction` says what it would take with other calls, `advice` which of
+//! these would be faster. `text` puts the summary into words. `read` takes a profile back from
 //! its JSON.
 //!
 //! Invariant: the parts of a timeline add up to its wall time. Nothing but predictions is estimated:
@@ -16,6 +17,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod advice;
 mod host;
 mod occupancy;
 mod path;
@@ -31,6 +33,7 @@ mod timeline;
 mod wall;
 mod work;
 
+pub use advice::Advice;
 pub use host::HostStall;
 pub use occupancy::Occupancy;
 pub use path::{CriticalPath, Link, RangeShare, Share};

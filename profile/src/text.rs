@@ -29,6 +29,7 @@ impl Summary {
         }
         self.stall_table(&mut out);
         self.path_table(&mut out);
+        self.advice_list(&mut out);
         for (note, &count) in &profile.notes {
             let times = if count > 1 {
                 format!(" ({count} times)")
@@ -249,6 +250,29 @@ impl Summary {
             );
         }
         rest(path.ranges.len(), SHORT, out);
+    }
+
+    fn advice_list(&self, out: &mut String) {
+        if self.advice.is_empty() {
+            return;
+        }
+        line(
+            out,
+            format_args!("what would be faster, by prediction; each command measures it:"),
+        );
+        for advice in &self.advice {
+            let at_most = if advice.is_bound { "at most " } else { "" };
+            line(
+                out,
+                format_args!(
+                    "  {at_most}{} ({:.1} %): {}",
+                    quantity::time(advice.gain_ns),
+                    advice.share * 100.0,
+                    advice.what
+                ),
+            );
+            line(out, format_args!("    {}", advice.command));
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! ([`profile()`]) asks NVML for the clocks meanwhile (`nvml`), and joins what the children measured
 //! with the trace (`join`, `order`).
 
+mod areas;
 mod cupti;
 mod find;
 mod join;

@@ -23,9 +23,7 @@ pub(super) fn apply(
     let before = edited.steps.len();
     let unproven = hazards::unproven(&edited.steps, &edited.host, &job.drop_sync);
     edited.steps.retain(|step| match step {
-        Step::Call(issued) => {
-            !(job.drop_sync.contains(&issued.index) && is_wait(issued.function))
-        }
+        Step::Call(issued) => !(job.drop_sync.contains(&issued.index) && is_wait(issued.function)),
         _ => true,
     });
     let dropped = (before - edited.steps.len()) as u64;

@@ -29,7 +29,9 @@ pub(super) fn note_reached<'t>(
     next: &Decoded<'t>,
     into: &mut BTreeMap<u64, Vec<(u64, u64)>>,
 ) {
-    let Some(function) = next.function else { return };
+    let Some(function) = next.function else {
+        return;
+    };
     let call = &next.call;
     let mut ranges = Vec::new();
     let mut area = |address: u64| {
@@ -196,7 +198,12 @@ fn record(index: u64, (context, stream): (u64, u64), event: u64) -> Result<Step,
 }
 
 fn wait(index: u64, (context, stream): (u64, u64), event: u64) -> Result<Step, String> {
-    step(index, context, id::cuStreamWaitEvent, vec![stream, event, 0])
+    step(
+        index,
+        context,
+        id::cuStreamWaitEvent,
+        vec![stream, event, 0],
+    )
 }
 
 /// The stretches of work that can be divided.
@@ -268,7 +275,10 @@ fn chains(edited: &Edited, known: Known<'_, '_>, group: &Group) -> Vec<Vec<usize
         let areas = used(position);
         let mut joined = (vec![position], areas.clone());
         let shares = |chain: &(Vec<usize>, Vec<(u64, u64)>)| {
-            chain.1.iter().any(|one| areas.iter().any(|other| overlap(one, other)))
+            chain
+                .1
+                .iter()
+                .any(|one| areas.iter().any(|other| overlap(one, other)))
         };
         let (sharing, others): (Vec<_>, Vec<_>) = chains.into_iter().partition(shares);
         for (positions, areas) in sharing {
