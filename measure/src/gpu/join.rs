@@ -26,8 +26,9 @@ pub(crate) struct Facts {
     pub(crate) streams: BTreeMap<u32, String>,
     pub(crate) ranges: Ranges,
     pub(crate) order: StreamOrder,
-    areas: Areas,
-    program: HashMap<u64, u64>,
+    pub(crate) areas: Areas,
+    /// The time that the program took before a call, in nanoseconds.
+    pub(crate) program: HashMap<u64, u64>,
 }
 
 /// What the trace says of a call's work.
