@@ -67,6 +67,7 @@ mod tensor_files;
 mod trim;
 mod trim_state;
 mod view;
+mod what_if;
 mod why;
 
 use std::process::ExitCode;
@@ -142,6 +143,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("trim_state", trim_state::add_to),
     ("view", view::add_to),
     ("race", race::add_to),
+    ("what-if", what_if::add_to),
     ("why", why::add_to),
     ("programs", programs::add_to),
 ];

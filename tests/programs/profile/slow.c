@@ -3,8 +3,8 @@
  * `wait` waits in a loop, `pageable` copies from pageable memory, `serial` puts independent work on
  * one stream, `tiny` launches what a graph would join, `shape` launches one block. Waits that are
  * needed: `rewrite` writes the source of a copy after it, `cross` orders two streams with it, `bring`
- * reads what a copy has brought. `pieces` copies what lies together in pieces. Prints the time of the
- * loop on stderr. */
+ * reads what a copy has brought. `pieces` copies what lies together in pieces. Prints the time of its
+ * loop. */
 #include <time.h>
 
 #include "program.h"
@@ -187,7 +187,7 @@ int main(int count, char **words)
     else
         shape(fixed, turns);
     CHECK(cuCtxSynchronize());
-    fprintf(stderr, "loop: %llu ns\n", (unsigned long long)(now() - before));
+    show("loop in ns", now() - before);
     static uint32_t result[VALUES];
     for (int lane = 0; lane < LANES; lane++) {
         CHECK(cuMemcpyDtoH(result, memory[lane], BYTES));
