@@ -192,7 +192,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let command = || child(&[]);
     let mut progress = Progress::new("measuring", Unit::Things("calls and iterations"), None);
     let reach = &mut |done| progress.reach(done);
-    let tried = try_edits(&trace, &selection, profile.as_ref(), &command, &guard, reach);
+    let tried = try_edits(
+        &trace,
+        &selection,
+        profile.as_ref(),
+        &command,
+        &guard,
+        reach,
+    );
     drop(progress);
     let tried = tried.map_err(Failure::unusable)?;
     let text = match arguments.format {
@@ -237,7 +244,13 @@ fn measured_profile(
     let command = || child(&options);
     let mut progress = Progress::new("profiling", Unit::Things("calls"), None);
     let reach = &mut |done| progress.reach(done);
-    let measured = profile(trace, &settings, &command, &arguments.guarded.guard(), reach);
+    let measured = profile(
+        trace,
+        &settings,
+        &command,
+        &arguments.guarded.guard(),
+        reach,
+    );
     drop(progress);
     measured
         .map(|(profile, _)| profile)

@@ -16,6 +16,7 @@
 mod child;
 mod error;
 mod gpu;
+mod host_time;
 pub mod matrix;
 mod measure;
 mod measurement;

@@ -164,6 +164,7 @@ mod tests {
     fn the_recorded_name_wins_else_the_only_match() {
         let option = |glob: &str, kernels: &[&str]| ReplaceOption {
             glob: glob.to_owned(),
+            name: "--replace",
             is_used: false,
             path: "new.cubin".to_owned(),
             image: Arc::from([0u8].as_slice()),

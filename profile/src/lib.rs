@@ -5,7 +5,8 @@
 //! follows from it: `work` sums it up by kernel, `timeline` says when the device had work and what it
 //! waited for otherwise, `wall` what a replay as a whole took, `path` which chain bounds the time,
 //! `host` where the host waited, `counters` what hardware counters say of kernels. `prediction` says
-//! what it would take with other calls. `text` puts the summary into words. `read` takes a profile back from
+//! what it would take with other calls, `advice` which of these would be faster. `text` puts the
+//! summary into words. `read` takes a profile back from
 //! its JSON.
 //!
 //! Invariant: the parts of a timeline add up to its wall time. Nothing but predictions is estimated:
@@ -17,6 +18,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod advice;
 mod counters;
 mod host;
 mod occupancy;
@@ -34,6 +36,7 @@ mod timeline;
 mod wall;
 mod work;
 
+pub use advice::Advice;
 pub use counters::{Bound, Chosen, Counters, KernelCounters, Precision, Roofline, Stall};
 pub use host::HostStall;
 pub use occupancy::Occupancy;

@@ -105,6 +105,8 @@ fn admit_run(run: &mut Run, sums: &mut Sums) -> Result<(), String> {
 fn admit_facts(facts: &mut CallFacts, sums: &mut Sums) -> Result<(), String> {
     facts.needs.truncate(MOST_NEEDED);
     facts.awaits.truncate(MOST_NEEDED);
+    facts.areas.truncate(MOST_NEEDED);
+    sums.interval(0, facts.program_ns)?;
     let recorded = facts.recorded_begin_ns.zip(facts.recorded_end_ns);
     recorded.map_or(Ok(()), |(begin, end)| sums.interval(begin, end))
 }

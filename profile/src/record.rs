@@ -232,10 +232,22 @@ pub struct CallFacts {
     /// Of a wait of the host: the last calls of streams whose work it waits for. Empty for all work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaits: Vec<u64>,
+    /// Of a launch: the allocations that its parameters point into, by their first bytes. Empty if
+    /// that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub areas: Vec<u64>,
+    /// The time that the program took for itself before the call, as far as the recording tells.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub program_ns: u64,
     /// The call by which its stream calls a function of the host before its work, and after other
     /// work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_function: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What was measured of a trace.

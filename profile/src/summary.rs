@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::advice::{Advice, advice};
 use crate::host::{HostStall, stalls};
 use crate::path::CriticalPath;
 use crate::record::{Profile, Run};
@@ -33,6 +34,8 @@ pub struct Summary {
     pub stalls: Vec<HostStall>,
     /// What bounds the time.
     pub critical_path: CriticalPath,
+    /// What would be faster, by prediction; the highest gain first.
+    pub advice: Vec<Advice>,
 }
 
 impl Summary {
@@ -68,8 +71,10 @@ impl Summary {
         let end = recorded
             .filter_map(|facts| facts.recorded_end_ns.or(facts.recorded_begin_ns))
             .max();
+        let critical_path = CriticalPath::of(profile, run);
         Self {
             run: number,
+            advice: advice(profile, run, &critical_path),
             wall_ns: Spread::of(profile.runs.iter().map(|run| wall(run) as f64)),
             busy_ns: Spread::of(busy),
             wall: Wall::of(profile, run),
@@ -78,7 +83,7 @@ impl Summary {
             work: rows(profile),
             timelines: timelines_of(run),
             stalls: stalls(profile, run),
-            critical_path: CriticalPath::of(profile, run),
+            critical_path,
         }
     }
 }

@@ -32,6 +32,7 @@ impl Summary {
         if let Some(counters) = &profile.counters {
             counters.text(&mut out);
         }
+        self.advice_list(&mut out);
         for (note, &count) in &profile.notes {
             let times = if count > 1 {
                 format!(" ({count} times)")
@@ -252,6 +253,29 @@ impl Summary {
             );
         }
         rest(path.ranges.len(), SHORT, out);
+    }
+
+    fn advice_list(&self, out: &mut String) {
+        if self.advice.is_empty() {
+            return;
+        }
+        line(
+            out,
+            format_args!("what would be faster, by prediction; each command measures it:"),
+        );
+        for advice in &self.advice {
+            let at_most = if advice.is_bound { "at most " } else { "" };
+            line(
+                out,
+                format_args!(
+                    "  {at_most}{} ({:.1} %): {}",
+                    quantity::time(advice.gain_ns),
+                    advice.share * 100.0,
+                    advice.what
+                ),
+            );
+            line(out, format_args!("    {}", advice.command));
+        }
     }
 }
 

@@ -70,6 +70,7 @@ mod tensor_files;
 mod trim;
 mod trim_state;
 mod view;
+mod what_if;
 mod why;
 
 use std::process::ExitCode;
@@ -148,6 +149,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("trim_state", trim_state::add_to),
     ("view", view::add_to),
     ("race", race::add_to),
+    ("what-if", what_if::add_to),
     ("why", why::add_to),
     ("programs", programs::add_to),
 ];

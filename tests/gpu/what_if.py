@@ -38,7 +38,7 @@ def run(command, log, expected=(0,)):
 
 
 def loop_ms(done):
-    return int(re.search(r"loop: (\d+) ns", done.stderr)[1]) / 1e6
+    return int(re.search(r"loop in ns: (\d+)", done.stdout)[1]) / 1e6
 
 
 def case(name, package, results):

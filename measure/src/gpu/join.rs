@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cutape_export::rows::{
     Awaited, CallRow, CopyRow, EventRecordRow, GraphLaunchRow, HostFunctionRow, LaunchRow,
-    RangeRow, Rows, Sink, StreamRef, WaitRow, Wants,
+    MemoryRow, RangeRow, Rows, Sink, StreamRef, WaitRow, Wants,
 };
 use cutape_format::Trace;
 use cutape_profile::{CallFacts, WorkKind};
 
+use crate::gpu::areas::Areas;
 use crate::gpu::order::StreamOrder;
+use crate::host_time;
 
 /// What is known of the calls.
 #[derive(Debug, Default)]
@@ -24,6 +26,9 @@ pub(crate) struct Facts {
     pub(crate) streams: BTreeMap<u32, String>,
     pub(crate) ranges: Ranges,
     pub(crate) order: StreamOrder,
+    pub(crate) areas: Areas,
+    /// The time that the program took before a call, in nanoseconds.
+    pub(crate) program: HashMap<u64, u64>,
 }
 
 /// What the trace says of a call's work.
@@ -43,6 +48,7 @@ pub(crate) struct CallWork {
 pub(crate) fn facts(trace: &Trace, measured: HashSet<u64>) -> Result<Facts, cutape_format::Error> {
     let mut facts = Facts {
         measured,
+        program: host_time::between_calls(trace),
         ..Facts::default()
     };
     Rows::of(trace).run(&mut facts)?;
@@ -83,6 +89,7 @@ impl Sink for Facts {
     }
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Self::Error> {
+        let areas = self.areas.call(row);
         if self.measured.contains(&row.call.index) {
             let facts = CallFacts {
                 function: row.function.to_owned(),
@@ -90,10 +97,17 @@ impl Sink for Facts {
                 recorded_begin_ns: row.call.enter_ns(),
                 recorded_end_ns: row.call.leave_ns(),
                 range: self.ranges.at(row.call.thread, row.call.enter_ticks),
+                program_ns: self.program.get(&row.call.index).copied().unwrap_or(0),
+                areas,
                 ..CallFacts::default()
             };
             self.calls.insert(row.call.index, facts);
         }
+        Ok(())
+    }
+
+    fn memory(&mut self, row: &MemoryRow) -> Result<(), Self::Error> {
+        self.areas.memory(row);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! ([`profile()`]) asks NVML for the clocks meanwhile (`nvml`), and joins what the children measured
 //! with the trace (`join`, `order`).
 
+mod areas;
 mod cupti;
 mod find;
 mod join;
@@ -16,6 +17,6 @@ mod record;
 mod tracer;
 
 pub use find::{NotFound, find_cupti};
-pub use nvml::{GpuState, GpuStates};
 pub(crate) use find::{entries, toolkits};
+pub use nvml::{GpuState, GpuStates};
 pub use profile::{ProfileSettings, ProfiledRank, profile, profile_as_child, profile_ranks};

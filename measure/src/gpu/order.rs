@@ -88,7 +88,11 @@ impl StreamOrder {
 
     /// The last calls whose work is done when a stream has done all it was given.
     pub(crate) fn before_now(&self, stream: &StreamRef) -> Vec<u64> {
-        let mut before = self.pending.get(&stream.number).cloned().unwrap_or_default();
+        let mut before = self
+            .pending
+            .get(&stream.number)
+            .cloned()
+            .unwrap_or_default();
         let own = self.last.get(&stream.number);
         before.extend(own.map(|&call| (stream.number, call)));
         before.into_values().collect()

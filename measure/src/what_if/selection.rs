@@ -1,17 +1,18 @@
 //! Chooses the calls of each edit, and those that are measured.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cutape_analyzer::decode::function_of;
 use cutape_calls::{CallSet, matches_kernel, no_kernel};
-use cutape_format::{Snapshots, Trace, TraceClock};
+use cutape_format::Trace;
 use cutape_model::{Scope, TraceState};
 use cutape_profile::{Change, Prediction, Profile};
 use cutape_registry::{Family, Waits};
 use cutape_replay::{Job, Shape, Tolerance, WhatIf};
 
 use crate::error::Error;
+use crate::host_time;
 use crate::replacement::{self, ReplaceOption};
 use crate::what_if::EditSettings;
 
@@ -47,7 +48,11 @@ impl EditSelection {
         let bounds = (wanted.first().copied(), wanted.last().copied());
         selection.choose_kernels(trace, settings, bounds)?;
         if settings.host_time {
-            selection.what_if.pauses = pauses(trace, selection.span());
+            let (first, last) = selection.span();
+            let between = host_time::between_calls(trace).into_iter();
+            let within = between.filter(|(call, _)| (first + 1..=last).contains(call));
+            let pauses = within.map(|(call, ns)| (call, Duration::from_nanos(ns)));
+            selection.what_if.pauses = pauses.collect();
         }
         Ok(selection)
     }
@@ -111,8 +116,8 @@ impl EditSelection {
             let Some(function) = function_of(call.signature) else {
                 continue;
             };
-            let is_within = from.is_none_or(|from| call.index >= from)
-                && to.is_none_or(|to| call.index <= to);
+            let is_within =
+                from.is_none_or(|from| call.index >= from) && to.is_none_or(|to| call.index <= to);
             if !is_within || !call.succeeded() {
                 continue;
             }
@@ -140,7 +145,10 @@ impl EditSelection {
         let unshaped = shapes.iter().find(|option| !option.is_used);
         let unshaped = unshaped.map(|option| ("--launch-shape", &option.glob));
         if let Some((option, glob)) = unused.or(unshaped) {
-            return Err(Error(format!("{option} {glob}: {}", no_kernel(glob, trace))));
+            return Err(Error(format!(
+                "{option} {glob}: {}",
+                no_kernel(glob, trace)
+            )));
         }
         let is_bounded = from.is_some() || to.is_some();
         let span = match is_bounded {
@@ -266,43 +274,6 @@ fn sizes(text: &str) -> Option<[u32; 3]> {
         *size = word.trim().parse().ok().filter(|&size| size > 0)?;
     }
     words.next().is_none().then_some(sizes)
-}
-
-/// Bytes of copies from which on the recorder took longer to keep them than a program usually does
-/// between two calls.
-const LONG: u64 = 4096;
-
-/// The time in which no call was in the driver, before each call. The least of these times counts
-/// as the recorder's own (assumed), and is taken off all. Before and after a long copy whose bytes
-/// the recorder kept, the time is the recorder's.
-fn pauses(trace: &Trace, (first, last): (u64, u64)) -> HashMap<u64, Duration> {
-    let clock = TraceClock::of(trace);
-    let is_long = |mut snapshots: Snapshots<'_>| {
-        snapshots.any(|one| one.bytes.length().is_some_and(|length| length > LONG))
-    };
-    let mut left = None;
-    let mut was_long = false;
-    let mut gaps: BTreeMap<u64, u64> = BTreeMap::new();
-    for call in trace.calls() {
-        let entered = clock.since_start(call.ticks);
-        if (first..=last).contains(&call.index)
-            && let (Some(left), Some(entered)) = (left, entered)
-            && entered > left
-            && !was_long
-            && !is_long(call.snapshots())
-        {
-            gaps.insert(call.index, entered - left);
-        }
-        let leaves = call.leave.and_then(|leave| clock.since_start(leave.ticks));
-        left = left.max(leaves.or(entered));
-        was_long = call.leave.is_some_and(|leave| is_long(leave.snapshots()));
-    }
-    gaps.remove(&first);
-    let least = gaps.values().min().copied().unwrap_or(0);
-    let pauses = gaps.into_iter().filter(|gap| gap.1 > least);
-    pauses
-        .map(|(call, gap)| (call, Duration::from_nanos(gap - least)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -46,8 +46,13 @@ impl Tried {
             let recorded = quantity::time(predicted.recorded_ns);
             let _ = write!(out, "predicted  {recorded} -> {edited}");
             if let Some(measured) = &self.measured {
-                let error = predicted.recorded_ns as f64 / measured.recorded_ns.median.max(1.0) - 1.0;
-                let _ = write!(out, ", unedited {:+.1} % beside the measured time", error * 100.0);
+                let error =
+                    predicted.recorded_ns as f64 / measured.recorded_ns.median.max(1.0) - 1.0;
+                let _ = write!(
+                    out,
+                    ", unedited {:+.1} % beside the measured time",
+                    error * 100.0
+                );
             }
             out.push('\n');
             for assumption in &predicted.assumptions {

@@ -640,16 +640,26 @@ impl Rerun {
 
     /// For edits: saves the memory that a call has made, whose contents the repeated calls find.
     fn save_new(&mut self, player: &mut Player<'_>, call: &Call<'_>) -> Result<(), Error> {
-        let Some(snapshot) = self.snapshot.as_mut().filter(|_| self.job.what_if.is_some()) else {
+        let Some(snapshot) = self
+            .snapshot
+            .as_mut()
+            .filter(|_| self.job.what_if.is_some())
+        else {
             return Ok(());
         };
-        let new = player.ranges.all_live().filter(|range| range.made == call.index);
+        let new = player
+            .ranges
+            .all_live()
+            .filter(|range| range.made == call.index);
         let new: Vec<Region> = new.filter_map(Region::of).collect();
         if new.is_empty() || player.captures.any_open() {
             return Ok(());
         }
         let waited = player.wait_for_contexts(calls_of(&self.steps).map(|issued| issued.context));
-        waited.map_err(returned(format!("cuCtxSynchronize after call {}", call.index)))?;
+        waited.map_err(returned(format!(
+            "cuCtxSynchronize after call {}",
+            call.index
+        )))?;
         let mut more = Snapshot::take(&player.api, new).map_err(cannot)?;
         snapshot.pieces.append(&mut more.pieces);
         Ok(())

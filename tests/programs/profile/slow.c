@@ -1,8 +1,10 @@
 /* Five planted slownesses and their repaired forms, for the tests of `what-if`:
  *     slow CASE [fixed] [TURNS]
  * `wait` waits in a loop, `pageable` copies from pageable memory, `serial` puts independent work on
- * one stream, `tiny` launches what a graph would join, `shape` launches one block. Prints the time
- * of the loop on stderr. */
+ * one stream, `tiny` launches what a graph would join, `shape` launches one block. Waits that are
+ * needed: `rewrite` writes the source of a copy after it, `cross` orders two streams with it, `bring`
+ * reads what a copy has brought. `pieces` copies what lies together in pieces. Prints the time of its
+ * loop. */
 #include <time.h>
 
 #include "program.h"
@@ -101,6 +103,39 @@ static void shape(int fixed, int turns)
         run_work(fixed ? 512 : 1, streams[0], memory[0], 512 * 128, 20);
 }
 
+static void rewrite(int turns)
+{
+    for (int turn = 0; turn < turns; turn++) {
+        source[0] = turn;
+        CHECK(cuMemcpyHtoDAsync(memory[0], source, BYTES, streams[0]));
+        CHECK(cuStreamSynchronize(streams[0]));
+    }
+}
+
+static void cross(int turns)
+{
+    for (int turn = 0; turn < turns; turn++) {
+        CHECK(cuMemsetD32Async(memory[0], turn, VALUES, streams[0]));
+        CHECK(cuStreamSynchronize(streams[0]));
+        CHECK(cuMemcpyDtoDAsync(memory[1], memory[0], BYTES, streams[1]));
+    }
+}
+
+static void bring(int turns)
+{
+    for (int turn = 0; turn < turns; turn++) {
+        CHECK(cuMemcpyDtoHAsync(source + turn * 1024, memory[0] + turn * 4096, 4096, streams[0]));
+        CHECK(cuStreamSynchronize(streams[0]));
+    }
+}
+
+static void pieces(int turns)
+{
+    for (int turn = 0; turn < turns; turn++)
+        for (int i = 0; i < LANES; i++)
+            CHECK(cuMemcpyHtoDAsync(memory[0] + i * 4096, source + i * 1024, 4096, streams[0]));
+}
+
 static uint64_t now(void)
 {
     struct timespec time;
@@ -116,7 +151,8 @@ int main(int count, char **words)
     begin();
     CUmodule module = load_ptx(PTX_WORK);
     work = function_of(module, "work");
-    if (fixed && strcmp(name, "pageable") == 0)
+    int is_pinned = fixed;
+    if (is_pinned)
         CHECK(cuMemHostAlloc((void **)&source, BYTES, 0));
     else
         source = malloc(BYTES);
@@ -140,10 +176,18 @@ int main(int count, char **words)
         serial(fixed, turns);
     else if (strcmp(name, "tiny") == 0)
         tiny(fixed, turns);
+    else if (strcmp(name, "rewrite") == 0)
+        rewrite(turns);
+    else if (strcmp(name, "cross") == 0)
+        cross(turns);
+    else if (strcmp(name, "bring") == 0)
+        bring(turns);
+    else if (strcmp(name, "pieces") == 0)
+        pieces(turns);
     else
         shape(fixed, turns);
     CHECK(cuCtxSynchronize());
-    fprintf(stderr, "loop: %llu ns\n", (unsigned long long)(now() - before));
+    show("loop in ns", now() - before);
     static uint32_t result[VALUES];
     for (int lane = 0; lane < LANES; lane++) {
         CHECK(cuMemcpyDtoH(result, memory[lane], BYTES));
@@ -152,7 +196,7 @@ int main(int count, char **words)
         CHECK(cuStreamDestroy(streams[lane]));
     }
     CHECK(cuModuleUnload(module));
-    if (fixed && strcmp(name, "pageable") == 0)
+    if (is_pinned)
         CHECK(cuMemFreeHost(source));
     else
         free(source);

@@ -1,9 +1,12 @@
 //! `--drop-sync`: waits of the host are left out.
 
+use std::collections::BTreeSet;
+
 use cutape_registry::{ContextOp, EventOp, Family, Function, StreamOp};
 
 use super::{Applied, Edited, Known, WhatIf, hazards};
-use crate::calls::steps::Step;
+use crate::calls::steps::{Step, calls_of};
+use crate::rerun::repeatable::stream_of;
 
 /// Whether a call waits and does nothing else.
 pub(super) fn is_wait(function: &Function) -> bool {
@@ -23,9 +26,7 @@ pub(super) fn apply(
     let before = edited.steps.len();
     let unproven = hazards::unproven(&edited.steps, &edited.host, &job.drop_sync);
     edited.steps.retain(|step| match step {
-        Step::Call(issued) => {
-            !(job.drop_sync.contains(&issued.index) && is_wait(issued.function))
-        }
+        Step::Call(issued) => !(job.drop_sync.contains(&issued.index) && is_wait(issued.function)),
         _ => true,
     });
     let dropped = (before - edited.steps.len()) as u64;
@@ -37,6 +38,17 @@ pub(super) fn apply(
         );
     }
     edited.conditions.extend(unproven);
+    let calls = calls_of(&edited.steps).filter(|issued| issued.function.stream.is_some());
+    let streams: BTreeSet<_> = calls
+        .map(|issued| (issued.context, stream_of(issued)))
+        .collect();
+    if streams.len() > 1 {
+        edited.conditions.push(format!(
+            "events order the work of the {} streams where the waits that are left out did (the \
+             bytes are compared, the order is not)",
+            streams.len()
+        ));
+    }
     Ok(Applied {
         edit: "drop-sync".to_owned(),
         calls: dropped,

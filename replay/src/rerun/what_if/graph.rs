@@ -83,7 +83,9 @@ fn stretches(edited: &Edited, job: &WhatIf) -> Vec<Stretch> {
     for (at, step) in edited.steps.iter().enumerate() {
         match step {
             Step::Pause(_) => {}
-            Step::Call(issued) if job.graph.contains(&issued.index) && can_be_captured(edited, issued) => {
+            Step::Call(issued)
+                if job.graph.contains(&issued.index) && can_be_captured(edited, issued) =>
+            {
                 let place = (issued.context, stream_of(issued));
                 match &mut open {
                     Some(stretch) if (stretch.context, stretch.stream) == place => {
@@ -126,9 +128,8 @@ fn can_be_captured(edited: &Edited, issued: &Issued) -> bool {
 
 /// Captures the calls of a stretch on a stream of its own; the executable graph.
 fn capture(edited: &mut Edited, api: &Api, stretch: &Stretch) -> Result<u64, String> {
-    let failed = |what: &'static str| {
-        move |code: Code| format!("{what} returned {}", result_name(code))
-    };
+    let failed =
+        |what: &'static str| move |code: Code| format!("{what} returned {}", result_name(code));
     if stretch.context != 0 {
         let set = api.set_current(stretch.context);
         set.map_err(failed("cuCtxSetCurrent"))?;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cutape_registry::{EventOp, Family, StreamOp, Waits, canonical_stream, STREAM_LEGACY};
+use cutape_registry::{EventOp, Family, STREAM_LEGACY, StreamOp, Waits, canonical_stream};
 
 use super::HostSide;
 use super::drop_sync::is_wait;
@@ -152,7 +152,8 @@ pub(super) fn of(steps: &[Step], host: &BTreeMap<u64, HostSide>) -> BTreeSet<Haz
 /// Whether a later copy shows that the program has used the memory of an earlier one meanwhile: it
 /// reads other bytes there, or what the earlier one was still to bring; or it brings others.
 fn disturbs(earlier: &HostSide, later: &HostSide) -> bool {
-    let overlap = earlier.recorded < later.recorded_end() && later.recorded < earlier.recorded_end();
+    let overlap =
+        earlier.recorded < later.recorded_end() && later.recorded < earlier.recorded_end();
     if !overlap {
         return false;
     }

@@ -19,7 +19,11 @@ pub(super) fn apply(
         if let Step::Call(issued) = step
             && let Some(found) = job.replacements.get(&issued.index)
         {
-            let key = (issued.context, Arc::as_ptr(&found.image).cast(), &*found.name);
+            let key = (
+                issued.context,
+                Arc::as_ptr(&found.image).cast(),
+                &*found.name,
+            );
             places.entry(key).or_default().push(at);
         }
     }

@@ -30,8 +30,8 @@ use crate::rerun::Replacement;
 use crate::rerun::outputs::Mismatch;
 
 pub(super) use host_side::HostSide;
-pub(super) use trial::run;
 use made::Made;
+pub(super) use trial::run;
 
 /// A launch shape: blocks in x, y, z, then threads of a block in x, y, z.
 pub type Shape = [u32; 6];
@@ -115,13 +115,9 @@ pub(super) struct Noted {
 
 impl Noted {
     /// A call was played; `steps` has what the driver got for it.
-    pub(super) fn note<'t>(
-        &mut self,
-        player: &Player<'t>,
-        next: &Decoded<'t>,
-        steps: &[Step],
-    ) {
-        let own = |step: &&Step| matches!(step, Step::Call(issued) if issued.index == next.call.index);
+    pub(super) fn note<'t>(&mut self, player: &Player<'t>, next: &Decoded<'t>, steps: &[Step]) {
+        let own =
+            |step: &&Step| matches!(step, Step::Call(issued) if issued.index == next.call.index);
         let Some(Step::Call(issued)) = steps.iter().rev().find(own) else {
             return;
         };

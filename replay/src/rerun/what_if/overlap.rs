@@ -29,7 +29,9 @@ pub(super) fn note_reached<'t>(
     next: &Decoded<'t>,
     into: &mut BTreeMap<u64, Vec<(u64, u64)>>,
 ) {
-    let Some(function) = next.function else { return };
+    let Some(function) = next.function else {
+        return;
+    };
     let call = &next.call;
     let mut ranges = Vec::new();
     let mut area = |address: u64| {
@@ -196,7 +198,12 @@ fn record(index: u64, (context, stream): (u64, u64), event: u64) -> Result<Step,
 }
 
 fn wait(index: u64, (context, stream): (u64, u64), event: u64) -> Result<Step, String> {
-    step(index, context, id::cuStreamWaitEvent, vec![stream, event, 0])
+    step(
+        index,
+        context,
+        id::cuStreamWaitEvent,
+        vec![stream, event, 0],
+    )
 }
 
 /// The stretches of work that can be divided.
@@ -247,6 +254,13 @@ fn can_move(edited: &Edited, known: Known<'_, '_>, issued: &Issued) -> bool {
     is_work && known.noted.reached.contains_key(&issued.index)
 }
 
+/// Work that uses memory together.
+#[derive(Debug, Default)]
+struct Chain {
+    at: Vec<usize>,
+    areas: Vec<(u64, u64)>,
+}
+
 /// Divides a group into chains of work that use no memory together, in their order. At most
 /// [`MOST_STREAMS`].
 fn chains(edited: &Edited, known: Known<'_, '_>, group: &Group) -> Vec<Vec<usize>> {
@@ -263,30 +277,36 @@ fn chains(edited: &Edited, known: Known<'_, '_>, group: &Group) -> Vec<Vec<usize
         areas.extend(side.map(|side| (side.recorded, side.recorded_end())));
         areas
     };
-    let mut chains: Vec<(Vec<usize>, Vec<(u64, u64)>)> = Vec::new();
+    let mut chains: Vec<Chain> = Vec::new();
     for &position in &group.at {
         let areas = used(position);
-        let mut joined = (vec![position], areas.clone());
-        let shares = |chain: &(Vec<usize>, Vec<(u64, u64)>)| {
-            chain.1.iter().any(|one| areas.iter().any(|other| overlap(one, other)))
+        let shares = |chain: &Chain| {
+            let all = chain.areas.iter();
+            all.into_iter()
+                .any(|one| areas.iter().any(|other| overlap(one, other)))
         };
-        let (sharing, others): (Vec<_>, Vec<_>) = chains.into_iter().partition(shares);
-        for (positions, areas) in sharing {
-            joined.0.extend(positions);
-            joined.1.extend(areas);
+        let (sharing, others): (Vec<Chain>, Vec<Chain>) = chains.into_iter().partition(shares);
+        let mut sharing = sharing.into_iter();
+        let mut joined = sharing.next().unwrap_or_default();
+        for other in sharing {
+            joined.at.extend(other.at);
+            joined.areas.extend(other.areas);
         }
-        joined.0.sort_unstable();
-        joined.1.sort_unstable();
-        joined.1.dedup();
+        joined.at.push(position);
+        let new = areas
+            .into_iter()
+            .filter(|area| !joined.areas.contains(area));
+        let new: Vec<_> = new.collect();
+        joined.areas.extend(new);
         chains = others;
         chains.push(joined);
     }
-    chains.sort_by_key(|chain| chain.0.first().copied());
+    chains.sort_by_key(|chain| chain.at.iter().min().copied());
     let mut lanes: Vec<Vec<usize>> = Vec::new();
-    for (number, (positions, _)) in chains.into_iter().enumerate() {
+    for (number, chain) in chains.into_iter().enumerate() {
         match lanes.get_mut(number % MOST_STREAMS) {
-            Some(lane) => lane.extend(positions),
-            None => lanes.push(positions),
+            Some(lane) => lane.extend(chain.at),
+            None => lanes.push(chain.at),
         }
     }
     for lane in &mut lanes {

@@ -30,7 +30,9 @@ pub(super) fn apply(
         );
     }
     let api = &known.player.api;
-    let lengths = places.keys().map(|place| place.1.next_multiple_of(ALIGNMENT));
+    let lengths = places
+        .keys()
+        .map(|place| place.1.next_multiple_of(ALIGNMENT));
     let room: u64 = lengths.sum();
     let start = api.allocate_portable(room).map_err(|code| {
         format!(
@@ -55,9 +57,11 @@ pub(super) fn apply(
             continue;
         };
         let place = places.get(&(side.live, side.length));
-        let (true, false, Some(&place)) =
-            (job.pin_memory.contains(&issued.index), side.is_pinned, place)
-        else {
+        let (true, false, Some(&place)) = (
+            job.pin_memory.contains(&issued.index),
+            side.is_pinned,
+            place,
+        ) else {
             continue;
         };
         if let Some(argument) = issued.args.get_mut(side.argument) {

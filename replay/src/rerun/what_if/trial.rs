@@ -147,10 +147,16 @@ impl Runner<'_, '_> {
     fn wait(&self) -> Result<(), String> {
         let api = &self.player.api;
         let failed = |what: &'static str| {
-            move |code| format!("{what} after the edited calls returned {}", result_name(code))
+            move |code| {
+                format!(
+                    "{what} after the edited calls returned {}",
+                    result_name(code)
+                )
+            }
         };
         for &context in &self.contexts {
-            api.set_current(context).map_err(failed("cuCtxSetCurrent"))?;
+            api.set_current(context)
+                .map_err(failed("cuCtxSetCurrent"))?;
             api.synchronize().map_err(failed("cuCtxSynchronize"))?;
         }
         let entered = api.set_current(self.context);
@@ -233,9 +239,18 @@ impl Runner<'_, '_> {
             let received = copies.get(call).map(Vec::as_slice).unwrap_or_default();
             let what = format!("what call {call} copies to the host");
             let mismatch = compare(expected, received, tolerance);
-            add(what, expected.len(), before.get(call) == Some(expected), mismatch);
+            add(
+                what,
+                expected.len(),
+                before.get(call) == Some(expected),
+                mismatch,
+            );
         }
-        let pieces: Vec<&[u8]> = snapshot.pieces.iter().map(|piece| &piece.bytes[..]).collect();
+        let pieces: Vec<&[u8]> = snapshot
+            .pieces
+            .iter()
+            .map(|piece| &piece.bytes[..])
+            .collect();
         let bytes = |changes: &[(usize, Vec<u8>)], number: usize| {
             let change = changes.iter().find(|change| change.0 == number);
             change.map(|change| change.1.clone())
@@ -269,7 +284,9 @@ impl Runner<'_, '_> {
     ) -> Result<(), String> {
         let lasts = self.once(steps, snapshot)?;
         self.once(&edited.steps, snapshot)?;
-        let iterations = (ROUND_NS / lasts.max(1.0)).ceil().clamp(1.0, MOST_ITERATIONS);
+        let iterations = (ROUND_NS / lasts.max(1.0))
+            .ceil()
+            .clamp(1.0, MOST_ITERATIONS);
         tried.iterations = iterations as u64;
         for round in 0..job.rounds {
             let mut both = [(steps, Vec::new()), (&*edited.steps, Vec::new())];
