@@ -83,7 +83,7 @@ pub struct KernelCounters {
     #[serde(default)]
     pub stalls: Vec<Stall>,
     /// The metrics of `ncu` in base units (bytes, nanoseconds, hertz, per cent), without those of
-    /// tensor cores that are 0.
+    /// tensor operations that the kernel has none of.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
 }
