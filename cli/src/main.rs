@@ -223,7 +223,7 @@ enum Verb {
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
     /// The process in which `profile` replays.
-    #[command(name = profile::CHILD, hide = true)]
+    #[command(name = profile::child::CHILD, hide = true)]
     ProfileChild(profile::ChildArguments),
     /// The process under `ncu`, which guards the one that replays.
     #[command(name = profile::counters::GUARD, hide = true)]

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bound, KernelCounters, Precision, Roofline, Stall};
+use crate::counters::record::{Bound, KernelCounters, Precision, Roofline, Stall};
 
 /// The metrics of one kernel in base units.
 type Metrics = BTreeMap<String, f64>;
