@@ -229,7 +229,7 @@ enum Verb {
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
     /// The process in which `profile` replays.
-    #[command(name = profile::CHILD, hide = true)]
+    #[command(name = profile::child::CHILD, hide = true)]
     ProfileChild(profile::ChildArguments),
     /// The process in which `what-if` replays.
     #[command(name = what_if::CHILD, hide = true)]

@@ -1,31 +1,28 @@
 //! `cutape profile`: when the work of a trace runs on the GPU, and what bounds its time.
 
+pub(crate) mod child;
 pub(crate) mod counters;
 mod ranks;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cutape_format::Trace;
-use cutape_measure::{ProfileSettings, count_as_child, find_cupti, profile, profile_as_child};
+use cutape_measure::{ProfileSettings, count_as_child, profile, profile_as_child};
 use cutape_profile::{Profile, Summary};
 use cutape_render::text::shown;
-use cutape_replay::{Options, Report};
+use cutape_replay::Options;
 use serde::Serialize;
 
+use self::child::{CHILD, cupti, hidden, note_differences};
 use self::counters::{CounterOptions, CountingArguments};
 use crate::guarded::{self, GuardedOptions};
 use crate::one_rank::{ChildSource, RankOption};
 use cutape_terminal::failure::{Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
 use cutape_terminal::library;
-use cutape_terminal::message;
 use cutape_terminal::output::{self, ReportFile};
 use cutape_terminal::progress::{Progress, Unit};
-
-/// The hidden verb of the guarded child.
-pub(crate) const CHILD: &str = "profile-child";
 
 /// What `profile` takes.
 #[derive(Clone, clap::Args)]
@@ -149,58 +146,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => output::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The options that every child gets.
-fn hidden(driver: &Path, cupti: Option<&Path>) -> Vec<OsString> {
-    let mut hidden = vec!["--child-driver".into(), driver.as_os_str().to_owned()];
-    if let Some(cupti) = cupti {
-        hidden.extend(["--child-cupti".into(), cupti.as_os_str().to_owned()]);
-    }
-    hidden
-}
-
-/// CUPTI's path; `None` for events.
-pub(crate) fn cupti(given: Option<&Path>, driver: &Path) -> Result<Option<PathBuf>, Failure> {
-    match given {
-        Some(path) if path == Path::new("none") => Ok(None),
-        Some(path) => {
-            let found = path.canonicalize();
-            let found = found.map_err(|error| {
-                Failure::unusable(format!(
-                    "--cupti {}: {error}; give the path of libcupti.so, or `none`",
-                    path.display()
-                ))
-            });
-            found.map(Some)
-        }
-        // CUPTI knows NVIDIA's driver alone.
-        None if library::is_null_driver(driver) => Ok(None),
-        None => Ok(find_cupti()
-            .inspect_err(|missing| message!("CUPTI was not found: {missing}; using events"))
-            .ok()),
-    }
-}
-
-/// Notes where a replay did other than the recording, since its times are then of other work.
-fn note_differences<'r>(reports: impl IntoIterator<Item = &'r Report>, profile: &mut Profile) {
-    for report in reports {
-        let skipped: u64 = report.skipped.iter().map(|skipped| skipped.count).sum();
-        for (count, what) in [
-            (
-                report.divergence_count,
-                "calls returned something else than recorded: `cutape replay` says what",
-            ),
-            (
-                skipped,
-                "calls were not re-issued: `cutape replay` says why",
-            ),
-        ] {
-            if count > 0 {
-                profile.notes.insert(format!("{count} {what}"), 1);
-            }
-        }
-    }
 }
 
 /// The guarded child: replays, and reports through a pipe to its parent.

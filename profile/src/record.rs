@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::counters::Counters;
+use crate::counters::record::Counters;
 
 /// How the times of the device were taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

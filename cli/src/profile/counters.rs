@@ -19,9 +19,9 @@ use cutape_terminal::library;
 use cutape_terminal::message;
 use cutape_terminal::private_folder::{PrivateFolder, write_anew};
 
-use super::{CHILD, note_differences};
 use crate::command_line::CommandLine;
 use crate::guarded::{self, GuardedOptions};
+use crate::profile::child::{CHILD, note_differences};
 
 /// The hidden verb of the process under `ncu`, which guards the child.
 pub(crate) const GUARD: &str = "profile-count";

@@ -19,10 +19,11 @@ use cutape_terminal::progress::JointProgress;
 use cutape_terminal::rank_folder::{Found, traces};
 use serde::Serialize;
 
-use super::{Arguments, CHILD, Format, cupti, hidden, note_differences};
+use super::{Arguments, Format};
 use crate::guarded;
 use crate::merged::{Merged, have_common_clock};
 use crate::one_rank::ChildSource;
+use crate::profile::child::{CHILD, cupti, hidden, note_differences};
 
 /// The profiles as JSON.
 #[derive(Serialize)]

@@ -1,16 +1,21 @@
-//! The replay under `ncu`: names the calls that are to be measured.
+//! The replay under `ncu`: lets it measure while the driver has a chosen call.
 
 use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
 use cutape_replay::{CallTracer, Guard, Measuring, Options, Report, Tracer};
+use libloading::os::unix::{Library, RTLD_NOW};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::ncu::nvtx::Nvtx;
+
+/// The call by which a program has its profiler begin, if that was told to wait for it.
+const START: &str = "cuProfilerStart";
 
 /// What a replay under `ncu` has done.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,7 +24,7 @@ pub struct Counted {
     pub(crate) process: u32,
     /// The chosen calls that the driver got.
     pub(crate) entered: BTreeSet<u64>,
-    pub(crate) report: Report,
+    report: Report,
 }
 
 impl Counted {
@@ -57,14 +62,21 @@ pub fn count(
     })
 }
 
-/// The child's side of [`count()`]: replays, with ranges of NVTX around the calls. Returns the exit
-/// status for the process.
+/// The child's side of [`count()`]: replays, and has the profiler measure these calls. Returns the
+/// exit status for the process.
 pub fn count_as_child(trace: &Trace, calls: BTreeSet<u64>, options: Options) -> i32 {
+    let starts = trace
+        .calls()
+        .filter(|call| call.signature.name == START)
+        .map(|call| call.index)
+        .collect();
     // What comes after the last of them is not needed.
     let until = calls.last().map(|last| last + 1);
-    let tracer = Arc::new(RangeTracer {
+    let tracer = Arc::new(GateTracer {
+        driver: options.driver.clone(),
         calls,
-        nvtx: OnceLock::new(),
+        starts,
+        gate: OnceLock::new(),
         entered: Mutex::default(),
     });
     let told: Arc<dyn CallTracer> = Arc::clone(&tracer) as _;
@@ -76,39 +88,74 @@ pub fn count_as_child(trace: &Trace, calls: BTreeSet<u64>, options: Options) -> 
         ..options
     };
     let results = || {
-        let entered = tracer
-            .entered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         let done = Done {
             process: std::process::id(),
-            entered: entered.clone(),
+            entered: tracer.entered(|entered| entered.clone()),
         };
         serde_json::to_value(done).unwrap_or_default()
     };
     cutape_replay::trace_as_child(trace, &options, &results)
 }
 
-/// Puts ranges around calls.
-struct RangeTracer {
-    calls: BTreeSet<u64>,
-    nvtx: OnceLock<Nvtx>,
-    entered: Mutex<BTreeSet<u64>>,
+type Control = unsafe extern "C" fn() -> i32;
+
+/// The driver's functions that a profiler obeys.
+#[derive(Clone, Copy)]
+struct Gate {
+    start: Control,
+    stop: Control,
 }
 
-impl RangeTracer {
-    /// The tool, for a call that is to be measured.
-    fn tool_for(&self, call: u64) -> Option<Nvtx> {
-        let nvtx = self.nvtx.get().copied()?;
-        self.calls.contains(&call).then_some(nvtx)
+impl Gate {
+    /// Of the driver, which is loaded.
+    fn of(driver: &Path) -> Result<Self, String> {
+        let fail = |error: libloading::Error| format!("{}: {error}", driver.display());
+        // SAFETY: the library is loaded already, so that none of its initialisers runs.
+        let library = unsafe { Library::open(Some(driver), RTLD_NOW) }.map_err(fail)?;
+        // The replay uses the driver until the process ends.
+        let library = ManuallyDrop::new(library);
+        // SAFETY: the driver's functions have these types, and stay loaded.
+        unsafe {
+            Ok(Self {
+                start: *library.get(b"cuProfilerStart\0").map_err(fail)?,
+                stop: *library.get(b"cuProfilerStop\0").map_err(fail)?,
+            })
+        }
+    }
+
+    /// Whether the driver agreed.
+    fn open(self) -> bool {
+        // SAFETY: it takes nothing.
+        unsafe { (self.start)() == 0 }
+    }
+
+    fn close(self) {
+        // SAFETY: as above. Without a profiler it does nothing.
+        unsafe { (self.stop)() };
     }
 }
 
-impl CallTracer for RangeTracer {
+/// Opens the gate around the chosen calls.
+struct GateTracer {
+    driver: PathBuf,
+    calls: BTreeSet<u64>,
+    /// Calls of the program by which it opens the gate itself.
+    starts: BTreeSet<u64>,
+    gate: OnceLock<Gate>,
+    entered: Mutex<BTreeSet<u64>>,
+}
+
+impl GateTracer {
+    fn entered<T>(&self, work: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
+        work(&mut self.entered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl CallTracer for GateTracer {
     fn begins(&self) -> Result<(), String> {
-        let nvtx = Nvtx::attach()?;
-        // An attempt begins once in its process.
-        let _ = self.nvtx.set(nvtx);
+        let gate = Gate::of(&self.driver)?;
+        // A process replays once.
+        let _ = self.gate.set(gate);
         Ok(())
     }
 
@@ -117,17 +164,17 @@ impl CallTracer for RangeTracer {
     fn is_done(&self) {}
 
     fn enters(&self, call: u64) {
-        if let Some(nvtx) = self.tool_for(call) {
-            let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-            entered.insert(call);
-            drop(entered);
-            nvtx.enter(call);
+        if let Some(gate) = self.gate.get().filter(|_| self.calls.contains(&call))
+            && gate.open()
+        {
+            self.entered(|entered| entered.insert(call));
         }
     }
 
     fn leaves(&self, call: u64) {
-        if let Some(nvtx) = self.tool_for(call) {
-            nvtx.leave();
+        let is_open = self.calls.contains(&call) || self.starts.contains(&call);
+        if let Some(gate) = self.gate.get().filter(|_| is_open) {
+            gate.close();
         }
     }
 
@@ -140,4 +187,50 @@ impl CallTracer for RangeTracer {
     fn is_not_timed(&self, _: u64) {}
 
     fn ends(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    static IS_OPEN: AtomicBool = AtomicBool::new(false);
+    static REFUSES: AtomicBool = AtomicBool::new(false);
+
+    extern "C" fn start() -> i32 {
+        let refuses = REFUSES.load(Ordering::SeqCst);
+        IS_OPEN.store(!refuses, Ordering::SeqCst);
+        if refuses { 201 } else { 0 }
+    }
+
+    extern "C" fn stop() -> i32 {
+        IS_OPEN.store(false, Ordering::SeqCst);
+        0
+    }
+
+    #[test]
+    fn the_gate_is_open_for_the_chosen_calls() {
+        let tracer = GateTracer {
+            driver: PathBuf::new(),
+            calls: [2, 4, 6].into(),
+            starts: [3].into(),
+            gate: Gate { start, stop }.into(),
+            entered: Mutex::default(),
+        };
+        for (call, is_open) in [(1, false), (2, true), (3, false), (4, true), (5, false)] {
+            tracer.enters(call);
+            assert_eq!(IS_OPEN.load(Ordering::SeqCst), is_open, "in call {call}");
+            if call == 3 {
+                // The program's own.
+                start();
+            }
+            tracer.leaves(call);
+            assert!(!IS_OPEN.load(Ordering::SeqCst), "after call {call}");
+        }
+        REFUSES.store(true, Ordering::SeqCst);
+        tracer.enters(6);
+        tracer.leaves(6);
+        assert_eq!(tracer.entered(|entered| entered.clone()), [2, 4].into());
+    }
 }

@@ -3,15 +3,17 @@
 //!
 //! `ncu` starts a process that guards the replay ([`count()`]), which starts the one that replays
 //! ([`count_as_child`]), as it starts any other: what `ncu` does to processes is its own. The replay
-//! names the calls that are to be measured with ranges of NVTX (`nvtx`); `ncu` measures nothing
-//! outside them, and prints the ranges with each kernel, so that a kernel is joined with its call
-//! whatever else ran. `find` looks for it, `output` reads what it prints, `join` makes the counters
-//! of a profile.
+//! has it measure (`cuProfilerStart`, `cuProfilerStop`) while the driver has a chosen call, and
+//! nothing else. `find` looks for `ncu`, `output` reads what it prints, `join` makes the counters of
+//! a profile: rows are in the order of launches, and their number and shapes must be those of the
+//! calls.
+//!
+//! Ranges of NVTX, which `ncu` could print with each kernel, are not used: with `--nvtx` ncu 2025.3.1
+//! crashed a program that has ranges (H200, driver 580.159.04).
 
 mod child;
 mod find;
 mod join;
-mod nvtx;
 mod output;
 
 use std::ffi::OsString;
@@ -21,7 +23,6 @@ use std::process::Command;
 pub use self::child::{Counted, count, count_as_child};
 pub use self::find::Ncu;
 pub use self::join::{Measured, counters};
-use self::nvtx::RANGE;
 
 /// Sections of metrics. Sections name the metrics that each architecture has; a metric that is named
 /// by itself and that the device lacks is an error.
@@ -45,8 +46,7 @@ impl Ncu {
     ) -> Command {
         let mut command = Command::new(&self.path);
         command.args(["--target-processes", "all"]);
-        let range = format!("{}/", RANGE.to_string_lossy());
-        command.args(["--nvtx", "--nvtx-include", &range]);
+        command.args(["--profile-from-start", "off"]);
         // The clocks of the replay without it; the device's settings stay as they are.
         command.args(["--clock-control", "none"]);
         command.args(["--csv", "--page", "raw", "--print-units", "base"]);

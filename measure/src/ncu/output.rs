@@ -5,15 +5,11 @@ use std::collections::BTreeMap;
 
 use csv::{ReaderBuilder, StringRecord};
 
-use crate::ncu::nvtx::CALL_RANGE;
-
 /// What it has measured of a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     /// The process that launched it.
     pub(crate) process: u64,
-    /// The call whose range it was launched in.
-    pub(crate) call: Option<u64>,
     pub(crate) name: String,
     pub(crate) device: Option<u32>,
     pub(crate) grid: Option<[u32; 3]>,
@@ -26,8 +22,8 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Printed {
     pub(crate) rows: Vec<Row>,
-    /// Its errors and warnings, without the mark in front.
-    pub(crate) problems: Vec<String>,
+    /// Its errors, without the mark in front.
+    pub(crate) errors: Vec<String>,
 }
 
 /// Reads it.
@@ -35,11 +31,8 @@ pub(crate) fn read(text: &str) -> Printed {
     let mut printed = Printed::default();
     let mut names = StringRecord::new();
     for line in text.lines() {
-        let problem = ["==ERROR== ", "==WARNING== "]
-            .iter()
-            .find_map(|mark| line.strip_prefix(mark));
-        if let Some(problem) = problem {
-            printed.problems.push(problem.trim().to_owned());
+        if let Some(error) = line.strip_prefix("==ERROR== ") {
+            printed.errors.push(error.trim().to_owned());
         } else if line.starts_with("\"ID\",") {
             names = cells(line).unwrap_or_default();
         } else if line.starts_with('"') && !names.is_empty() {
@@ -70,7 +63,6 @@ fn row(names: &StringRecord, cells: &StringRecord) -> Option<Row> {
             "Device" => row.device = cell.parse().ok(),
             "Grid Size" => row.grid = sizes(cell),
             "Block Size" => row.block = sizes(cell),
-            name if name.contains("Push/Pop_Range") => row.call = call_in(cell),
             // What the device has is no measurement.
             name if name.contains("__") && !name.starts_with("device__attribute_") => {
                 if let Some(value) = number(cell) {
@@ -99,39 +91,28 @@ fn sizes(cell: &str) -> Option<[u32; 3]> {
     sizes.ok()?.try_into().ok()
 }
 
-/// The call that the name of a range has.
-fn call_in(cell: &str) -> Option<u64> {
-    let (_, after) = cell.split_once(CALL_RANGE)?;
-    let digits = after.find(|letter: char| !letter.is_ascii_digit());
-    after.get(..digits.unwrap_or(after.len()))?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rows_and_problems() {
+    fn rows_and_errors() {
         let text = r#"==PROF== Connected to process 714 (/a)
 what the program prints, "quoted"
 ==ERROR== ERR_NVGPUCTRPERM - The user does not have permission
-"ID","Process ID","Process Name","thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg","Kernel Name","Block Size","Grid Size","Device","CC","device__attribute_warp_size","gpu__time_duration.sum","lts__t_sector_hit_rate.pct","profiler__x"
-"","","","","","","","","","","ns","%",""
-"0","714","a","13416  ""<default domain>:cutape:none:none"" ""<default domain>:cutape.call.42:none:none""","k<""x"">(int *, int)","(256, 1, 1)","(32, 2, 1)","1","9.0","32","9,171.50","n/a","all"
-"1","715","a","","other","256","(1, 1)","x","9.0","32","inf","1.5","2"
+"ID","Process ID","Process Name","Kernel Name","Block Size","Grid Size","Device","CC","device__attribute_warp_size","gpu__time_duration.sum","lts__t_sector_hit_rate.pct","profiler__x"
+"","","","","","","","","","ns","%",""
+"0","714","a","k<""x"">(int *, int)","(256, 1, 1)","(32, 2, 1)","1","9.0","32","9,171.50","n/a","all"
+"1","715","a","other","256","(1, 1)","x","9.0","32","inf","1.5","2"
 ==WARNING== no data
 "#;
         let printed = read(text);
-        let problems = [
-            "ERR_NVGPUCTRPERM - The user does not have permission",
-            "no data",
-        ];
-        assert_eq!(printed.problems, problems);
+        let errors = ["ERR_NVGPUCTRPERM - The user does not have permission"];
+        assert_eq!(printed.errors, errors);
         let metric = |name: &str, value| (name.to_owned(), value);
         let expected = [
             Row {
                 process: 714,
-                call: Some(42),
                 name: "k<\"x\">(int *, int)".into(),
                 device: Some(1),
                 grid: Some([32, 2, 1]),

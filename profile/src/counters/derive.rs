@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bound, KernelCounters, Precision, Roofline, Stall};
+use crate::counters::record::{Bound, KernelCounters, Precision, Roofline, Stall};
 
 /// The metrics of one kernel in base units.
 type Metrics = BTreeMap<String, f64>;
@@ -31,9 +31,19 @@ impl KernelCounters {
     /// What these metrics say; keeps them. Values that are not finite count as not measured.
     #[must_use]
     pub fn with_metrics(self, mut metrics: Metrics) -> Self {
-        metrics.retain(|name, value| {
-            value.is_finite() && (*value != 0.0 || !name.starts_with(TENSOR))
-        });
+        metrics.retain(|_, value| value.is_finite());
+        let is_used = |tensor: &str| {
+            let operation = tensor.split('.').next().unwrap_or_default();
+            metrics.get(&format!("{TENSOR}{operation}{PER_CYCLE}")) != Some(&0.0)
+        };
+        let unused: Vec<String> = metrics
+            .keys()
+            .filter(|name| name.strip_prefix(TENSOR).is_some_and(|name| !is_used(name)))
+            .cloned()
+            .collect();
+        for name in &unused {
+            metrics.remove(name);
+        }
         let passes = metrics.get("profiler__replayer_passes");
         let passes = passes.filter(|&&passes| passes > 0.0);
         let get = |name: &str| metrics.get(name).copied();
@@ -261,7 +271,7 @@ mod tests {
         let kept = KernelCounters::default()
             .with_metrics(metrics(&rows))
             .metrics;
-        assert_eq!(kept.len(), 5, "a zero is left out");
+        assert_eq!(kept.len(), 5, "what did nothing is left out");
     }
 
     #[test]

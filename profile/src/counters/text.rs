@@ -5,7 +5,7 @@ use std::fmt::Write;
 use cutape_render::quantity;
 use cutape_render::text::without_middle;
 
-use super::{Counters, KernelCounters, Roofline};
+use crate::counters::record::{Counters, KernelCounters, Roofline};
 
 /// Rows of the table; JSON has all.
 const ROWS: usize = 20;
@@ -155,8 +155,8 @@ fn unknown() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Bound, Precision, Stall};
     use super::*;
+    use crate::counters::record::{Bound, Precision, Stall};
 
     #[test]
     fn what_people_read() {

@@ -1,43 +1,9 @@
 //! Collectives as they were measured: when each rank arrived, and how long it waited.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
 
-use super::{Collective, OnAxis, kernels_by_call};
-
-/// A collective. Times are in nanoseconds on the common axis.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Exchange {
-    /// The kernel.
-    pub kernel: String,
-    /// When the last rank arrived: all have what they need from then on.
-    pub begin_ns: u64,
-    /// When the last kernel was over.
-    pub end_ns: u64,
-    /// The rank that arrived last.
-    pub last: usize,
-    /// The innermost range of its call.
-    pub range: Option<String>,
-    /// By rank.
-    pub arrivals: Vec<Arrival>,
-}
-
-/// A rank's kernel of a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Arrival {
-    /// The rank.
-    pub rank: usize,
-    /// The call that launched it.
-    pub call: u64,
-    /// When it began to run.
-    pub begin_ns: u64,
-    /// How long it waited for the last rank.
-    pub waited_ns: u64,
-    /// When it was over.
-    pub end_ns: u64,
-    /// The position of the kernel in the rank's work.
-    #[serde(skip)]
-    pub(crate) work: usize,
-}
+use crate::ranks::record::{Arrival, Collective, Exchange, OnAxis};
+use crate::record::{Run, WorkKind};
 
 /// Those whose kernels were measured in all ranks, in order of time.
 pub(crate) fn measured(ranks: &[OnAxis<'_>], collectives: &[Collective]) -> Vec<Exchange> {
@@ -77,4 +43,17 @@ pub(crate) fn measured(ranks: &[OnAxis<'_>], collectives: &[Collective]) -> Vec<
     let mut exchanges: Vec<Exchange> = collectives.iter().filter_map(exchange).collect();
     exchanges.sort_by_key(|exchange| (exchange.begin_ns, exchange.end_ns));
     exchanges
+}
+
+/// The work of each call that is a kernel.
+fn kernels_by_call(run: &Run) -> BTreeMap<u64, usize> {
+    let kernels = run.work.iter().enumerate();
+    let kernels = kernels.filter(|(_, work)| work.kind == WorkKind::Kernel);
+    let mut found = BTreeMap::new();
+    for (at, work) in kernels {
+        if let Some(call) = work.call {
+            found.entry(call).or_insert(at);
+        }
+    }
+    found
 }

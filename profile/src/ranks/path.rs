@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::{Exchange, OnAxis};
 use crate::path::CriticalPath;
 use crate::path::walk::{At, Walk};
+use crate::ranks::record::{Exchange, OnAxis};
 
 /// Each rank's part of it. The parts add up to `wall_ns`, but for the time in which the rank that it
 /// ends in had not begun.

@@ -1,8 +1,9 @@
 //! Built ranks whose waits and critical path are known.
 
-use super::*;
 use crate::path::Link;
+use crate::ranks::record::{Collective, RankProfile, RanksSummary};
 use crate::record::{HostCall, Work};
+use crate::summary::Summary;
 use crate::test_profile::{host, kernel, profile};
 
 const REDUCE: &str = "AllReduce";

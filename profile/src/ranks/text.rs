@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cutape_render::quantity;
 use cutape_render::text::without_middle;
 
-use super::{Exchange, RanksSummary};
+use crate::ranks::record::{Exchange, RanksSummary};
 use crate::text::{line, rest, share};
 
 /// Rows of a table; JSON has all.
