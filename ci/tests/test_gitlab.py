@@ -108,6 +108,63 @@ def test_tests_play(project, tests, status, words):
     assert junit.find("testsuite").get("failures") == str(status)
 
 
+QUICK = "--driver null --rounds 2 --samples 10 --measure-seconds 0.02 --warm-up-seconds 0.01 --clock host"
+
+
+def test_a_corpus_is_measured_and_compared(project):
+    job = JOBS[".cutape-matrix"]
+    [script] = job["script"]
+    workflow = read_yaml("github/workflow.yml")["jobs"]["matrix"]
+    assert script in [step.get("run") for step in workflow["steps"]]
+    assert workflow["env"].keys() - job["variables"].keys() == {"RESULTS"}
+    [kept] = job["cache"]["paths"]
+    assert kept == "$HISTORY"
+    # A call that can be repeated.
+    freed = "cuda.cuMemFree_v2(pointer)"
+    text = (project / "good.py").read_text()
+    text = text.replace(freed, f"cuda.cuMemsetD8_v2(pointer, 1, ctypes.c_size_t(64))\n{freed}")
+    (project / "set.py").write_text(text)
+    subprocess.run(
+        ["cutape", "record", "--driver", "null", "-o", "set.cutape", "--", "python3", "set.py"],
+        check=True,
+    )
+
+    def run(commit, branch, **given):
+        environment = {
+            **os.environ,
+            **JOB["variables"],
+            **job["variables"],
+            "CORPUS": "set.cutape",
+            "DEFAULT_BRANCH": "main",
+            "CI_COMMIT_BRANCH": branch,
+            "CI_COMMIT_SHORT_SHA": commit,
+            "MATRIX_ARGS": QUICK,
+            "COMPARE_ARGS": "--host-threshold 900",
+            **given,
+        }
+        ended = subprocess.run(
+            ["sh", "-e", "-c", script], env=environment, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False,
+        )
+        kept = sorted(path.stem[-1] for path in project.glob("cutape-history/*.json"))
+        return ended.returncode, ended.stdout, "".join(kept)
+
+    page = project / "cutape-results/compared.html"
+    slow = {"CUTAPE_NULL_DELAY": "cuMemsetD8=20ms"}
+    for commit, branch, given, status, kept in [
+        ("a", "main", {}, 0, "a"),
+        ("b", "topic", {}, 0, "a"),
+        ("c", "main", slow, 1, "a"),
+        ("d", "main", {}, 0, "ad"),
+        ("e", "main", {"CORPUS": "missing.cutape"}, 2, "ad"),
+    ]:
+        page.unlink(missing_ok=True)
+        ended, said, found = run(commit, branch, **given)
+        assert (ended, found) == (status, kept), said
+        assert page.exists() == (commit in "bcd"), said
+    assert (project / "cutape-results/history.html").exists()
+
+
 def test_the_file_fits_the_schema():
     ended = tool(
         "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", CI / "gitlab/cutape.yml"

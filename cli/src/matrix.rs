@@ -71,10 +71,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time_limit: u64,
-    /// How much slower on the device, in per cent, is a finding.
+    /// Per cent from which a slower time on the device is a finding.
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     threshold: f64,
-    /// The same for time on the host, which varies more.
+    /// The same for times on the host, which vary more.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     host_threshold: f64,
     #[command(flatten)]

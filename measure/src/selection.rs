@@ -10,6 +10,7 @@ use cutape_registry::{Family, StreamOp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::matrix::WHOLE_TRACE;
 use crate::replacement::{self, ReplaceOption};
 use crate::settings::{Comparison, Settings, folder_of};
 use cutape_analyzer::demangle::{demangle, last_name};
@@ -148,7 +149,7 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Selecti
         None => trace.calls().map(|call| call.index).collect(),
     };
     let name = text.map_or_else(
-        || "trace".to_owned(),
+        || WHOLE_TRACE.to_owned(),
         |text| format!("calls {}", distinct(text, text)),
     );
     let subjects = calls.first().map(|&call| Subject {

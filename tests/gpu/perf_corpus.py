@@ -19,7 +19,7 @@ HOME = Path("/opt/cutape/programs/perf")
 # nothing any more.
 STEPS = {name: ["--calls", "range:step[1]"] for name in ("torch_step", "torch_attention", "triton_softmax")}
 OTHERWISE = ["--last", os.environ.get("LAST", "60")]
-LARGEST = int(os.environ.get("LARGEST", "300")) << 10
+LARGEST = int(os.environ.get("LARGEST", "700")) << 10
 QUICK = ["--samples", "10", "--measure-seconds", "0.1", "--warm-up-seconds", "0.05", "--clock", "gpu", "--no-plots"]
 COLUMNS = ["calls", "kept", "KiB", "replays", "left out", "trace us", "findings"]
 

@@ -5,7 +5,7 @@
 #   tests/gpu/perf_corpus.sh PACKAGE RESULTS [NAME...]
 # PACKAGE is the output of `cargo xtask package`. What is not installed is skipped and named. The programs
 # are copied to /opt/cutape, which the traces then name. LARGEST is the size in KiB from which a trace is
-# marked.
+# marked: 700, because a step of PyTorch has kernels of ten modules.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::results::{
     Machine, MatrixBenchmark, MatrixSubject, ReplayOutcome, Replayed, Results, TraceResults,
+    WHOLE_TRACE,
 };
 use super::statistics::{self, ALPHA, Level};
 use crate::measurement::Estimate;
@@ -203,7 +204,7 @@ impl Comparison {
                 tests.push(test);
                 continue;
             }
-            let subject = match benchmark.name == "trace" {
+            let subject = match benchmark.name == WHOLE_TRACE {
                 true => MatrixSubject::Trace,
                 false => MatrixSubject::Kernels,
             };
@@ -290,11 +291,12 @@ fn change(
 ) -> Option<(ChangeRow, Test)> {
     let threshold = thresholds.of(before.clock);
     let (samples_before, samples_after) = (before.samples(), after.samples());
-    let levels = (
-        statistics::level(&samples_before)?,
-        statistics::level(&samples_after)?,
-    );
-    let difference = statistics::difference(&levels.0, &levels.1, threshold);
+    let levels = (before.level()?, after.level()?);
+    // A change that is smaller than what processes of the same code differ by accuses nobody.
+    let disagreements = [&samples_before, &samples_after]
+        .map(|samples| statistics::disagreement(samples, threshold).unwrap_or(0.0));
+    let least = disagreements.into_iter().fold(threshold, f64::max);
+    let difference = statistics::difference(&levels.0, &levels.1, least);
     let mut flaky = Vec::new();
     for (side, samples) in [("before", &samples_before), ("after", &samples_after)] {
         flaky.extend(

@@ -134,7 +134,7 @@ fn trends(files: &[(String, Results)]) -> Vec<(Trend, Vec<Level>)> {
     for (number, (_, file)) in files.iter().enumerate() {
         for trace in &file.traces {
             for benchmark in &trace.benchmarks {
-                let Some(level) = statistics::level(&benchmark.samples()) else {
+                let Some(level) = benchmark.level() else {
                     continue;
                 };
                 let place = place_of(&mut rows, trace, benchmark);

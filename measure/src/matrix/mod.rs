@@ -13,6 +13,7 @@ pub use comparison::{
     ChangeRow, ChangeVerdict, ComparedFile, Comparison, NotCompared, ReplayRow, Thresholds,
 };
 pub use history::{History, ReplayHistory, Trend, TrendChange, TrendPoint};
+pub(crate) use results::WHOLE_TRACE;
 pub use results::{
     Machine, MatrixBenchmark, MatrixSettings, MatrixSubject, Process, ReplayOutcome, Replayed,
     Results, Round, SCHEMA, TraceResults, digest_of,

@@ -13,12 +13,17 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The probability of a false accusation that is accepted, over all benchmarks of a comparison.
-pub(super) const ALPHA: f64 = 0.05;
+/// The probability of a false accusation that is accepted, over all benchmarks of a comparison. A gate
+/// that runs each day may be wrong once in three years.
+pub(super) const ALPHA: f64 = 0.001;
 
-/// The least relative difference between processes that is assumed (0.05 %): clocks are coarse, so
+/// The least relative deviation between processes that is assumed (0.05 %): clocks are coarse, so
 /// that processes with equal medians differ by more than nothing.
-const LEAST_SPREAD: f64 = 0.0005;
+pub(super) const LEAST_SPREAD: f64 = 0.0005;
+/// The same where the host has a part in a time. Few processes do not show that these have modes: on
+/// an H200 (580.159.04), a trace of JAX took in each of six processes one of two times that are 20 %
+/// apart.
+pub(super) const LEAST_HOST_SPREAD: f64 = 0.1;
 
 /// The most changes of a benchmark that are looked for along files.
 const MOST_STEPS: usize = 12;
@@ -62,8 +67,9 @@ pub(super) struct Difference {
     pub faster: f64,
 }
 
-/// The level of the samples of several processes; `None` if one of them has none.
-pub(super) fn level(processes: &[&[f64]]) -> Option<Level> {
+/// The level of the samples of several processes, which are assumed to deviate from each other by the
+/// fraction `least` at least; `None` if one of them has no samples.
+pub(super) fn level(processes: &[&[f64]], least: f64) -> Option<Level> {
     let each: Option<Vec<_>> = processes.iter().map(|samples| process(samples)).collect();
     let each = each.filter(|each| !each.is_empty())?;
     let count = each.len() as f64;
@@ -72,7 +78,7 @@ pub(super) fn level(processes: &[&[f64]]) -> Option<Level> {
     let within = each.iter().map(|one| one.variance).sum::<f64>() / count;
     Some(Level {
         log,
-        variance: between.max(within).max(LEAST_SPREAD * LEAST_SPREAD) / count,
+        variance: between.max(within).max(least * least) / count,
         freedom: count - 1.0,
     })
 }
@@ -273,6 +279,19 @@ pub(super) fn disagreement(processes: &[&[f64]], threshold: f64) -> Option<f64> 
     (distance > threshold.ln_1p() && distance > 4.0 * error).then(|| distance.exp_m1())
 }
 
+/// How much the samples of a process deviate from their median, as a fraction: the median over the
+/// processes.
+pub(super) fn deviation(processes: &[&[f64]]) -> Option<f64> {
+    let each = processes.iter().map(|samples| deviation_of(samples));
+    median(&each.collect::<Option<Vec<_>>>()?)
+}
+
+fn deviation_of(samples: &[f64]) -> Option<f64> {
+    let middle = median(samples).filter(|middle| *middle > 0.0)?;
+    let distances: Vec<f64> = samples.iter().map(|one| (one - middle).abs()).collect();
+    Some(median(&distances)? * MAD_TO_DEVIATION / middle)
+}
+
 /// The median of samples; `None` without any.
 pub(super) fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
@@ -286,12 +305,9 @@ pub(super) fn median(samples: &[f64]) -> Option<f64> {
 
 /// One process: the logarithm of its median, and how exactly its samples give that.
 fn process(samples: &[f64]) -> Option<Level> {
-    let middle = median(samples).filter(|middle| *middle > 0.0)?;
-    let distances: Vec<f64> = samples.iter().map(|one| (one - middle).abs()).collect();
-    let deviation = median(&distances)? * MAD_TO_DEVIATION / middle;
-    let error = deviation * MEDIAN_ERROR;
+    let error = deviation_of(samples)? * MEDIAN_ERROR;
     Some(Level {
-        log: middle.ln(),
+        log: median(samples)?.ln(),
         variance: error * error / samples.len() as f64,
         freedom: samples.len() as f64 - 1.0,
     })
@@ -350,42 +366,43 @@ mod tests {
         }
     }
 
-    /// How times vary: between processes, within one, and whether few samples are much slower.
+    /// How times vary: between processes, within one, whether few samples are much slower, and how far
+    /// two modes are apart of which each process has one.
     #[derive(Clone, Copy, Debug)]
     struct Noise {
         between: f64,
         within: f64,
         tail: bool,
+        modes: f64,
     }
 
-    const NOISES: [Noise; 4] = [
-        // An H200's clock varies this little between processes, and more.
+    const fn noise(between: f64, within: f64, tail: bool, modes: f64) -> Noise {
         Noise {
-            between: 0.0001,
-            within: 0.001,
-            tail: false,
-        },
-        Noise {
-            between: 0.003,
-            within: 0.005,
-            tail: false,
-        },
+            between,
+            within,
+            tail,
+            modes,
+        }
+    }
+
+    const NOISES: [Noise; 5] = [
+        // A kernel on an H200 varies this little, and more.
+        noise(0.0001, 0.001, false, 0.0),
+        noise(0.003, 0.005, false, 0.0),
         // Time on the host.
-        Noise {
-            between: 0.03,
-            within: 0.05,
-            tail: true,
-        },
-        Noise {
-            between: 0.0,
-            within: 0.02,
-            tail: true,
-        },
+        noise(0.03, 0.05, true, 0.0),
+        noise(0.0, 0.02, true, 0.0),
+        noise(0.01, 0.01, false, 0.2),
     ];
 
     fn measured(dice: &mut Dice, noise: Noise, time: f64, rounds: usize) -> Vec<Vec<f64>> {
         let round = |dice: &mut Dice| {
-            let process = time * (noise.between * dice.normal()).exp();
+            let mode = if dice.uniform() < 0.5 {
+                noise.modes
+            } else {
+                0.0
+            };
+            let process = time * (1.0 + mode) * (noise.between * dice.normal()).exp();
             let sample = |dice: &mut Dice| {
                 let slow = noise.tail && dice.uniform() < 0.05;
                 process * (noise.within * dice.normal()).exp() * if slow { 1.5 } else { 1.0 }
@@ -399,49 +416,54 @@ mod tests {
         rounds.iter().map(Vec::as_slice).collect()
     }
 
-    /// How many of some comparisons of some benchmarks accuse at least one, after [`holm`].
-    fn accused(noise: Noise, change: f64, threshold: f64, rounds: usize, benchmarks: usize) -> u32 {
+    /// The least adjusted probability that a benchmark is slower, in each of some comparisons of five.
+    fn comparisons(noise: Noise, change: f64, threshold: f64, rounds: usize) -> Vec<f64> {
         let mut dice = Dice(7);
-        let mut accused = 0;
-        for _ in 0..COMPARISONS {
-            let probabilities: Vec<f64> = (0..benchmarks)
-                .map(|_| {
-                    let before = measured(&mut dice, noise, 1000.0, rounds);
-                    let after = measured(&mut dice, noise, 1000.0 * (1.0 + change), rounds);
-                    let level = |rounds: &[Vec<f64>]| level(&slices(rounds)).unwrap();
-                    difference(&level(&before), &level(&after), threshold)
-                        .unwrap()
-                        .slower
-                })
-                .collect();
-            accused += u32::from(holm(&probabilities).iter().any(|one| *one < ALPHA));
-        }
-        accused
+        let least = match noise.modes {
+            0.0 => LEAST_SPREAD,
+            _ => LEAST_HOST_SPREAD,
+        };
+        let compared = (0..COMPARISONS).map(|_| {
+            let each = (0..5).map(|_| {
+                let before = measured(&mut dice, noise, 1000.0, rounds);
+                let after = measured(&mut dice, noise, 1000.0 * (1.0 + change), rounds);
+                let level = |rounds: &[Vec<f64>]| level(&slices(rounds), least).unwrap();
+                let difference = difference(&level(&before), &level(&after), threshold);
+                difference.unwrap().slower
+            });
+            let adjusted = holm(&each.collect::<Vec<_>>());
+            adjusted.into_iter().fold(1.0, f64::min)
+        });
+        compared.collect()
     }
 
-    const COMPARISONS: u32 = 200;
+    fn accused(comparisons: &[f64], alpha: f64) -> usize {
+        comparisons.iter().filter(|least| **least < alpha).count()
+    }
+
+    const COMPARISONS: usize = 200;
 
     #[test]
     fn false_alarms_are_as_rare_as_they_should_be() {
-        // At most 5 %, and three deviations of such a count more.
-        let most = |probability: f64| {
-            let expected = f64::from(COMPARISONS) * probability;
-            (expected + 3.0 * (expected * (1.0 - probability)).sqrt()) as u32
-        };
         for noise in NOISES {
             for rounds in [3, 5] {
-                // The hardest case: a threshold of nothing, then what users have.
-                let alarms = accused(noise, 0.0, 0.0, rounds, 10);
-                assert!(alarms <= most(ALPHA), "{noise:?} {rounds}: {alarms}");
-                let alarms = accused(noise, 0.02, 0.02, rounds, 10);
-                assert!(
-                    alarms <= most(ALPHA),
-                    "{noise:?} {rounds}, threshold: {alarms}"
-                );
+                // The hardest cases: a threshold of nothing, and a change of just the threshold.
+                for change in [0.0, 0.02] {
+                    let compared = comparisons(noise, change, change, rounds);
+                    // At most the level, and three deviations of such a count more.
+                    for (alpha, most) in [(0.05, 19), (ALPHA, 1)] {
+                        let alarms = accused(&compared, alpha);
+                        assert!(
+                            alarms <= most,
+                            "{noise:?} {rounds} {change} {alpha}: {alarms}"
+                        );
+                    }
+                }
             }
         }
         for noise in &NOISES[..2] {
-            assert_eq!(accused(*noise, 0.0, 0.02, 3, 10), 0, "{noise:?}");
+            let compared = comparisons(*noise, 0.0, 0.02, 3);
+            assert_eq!(accused(&compared, 0.05), 0, "{noise:?}");
         }
     }
 
@@ -452,26 +474,27 @@ mod tests {
             (NOISES[1], 0.05, 5, COMPARISONS * 99 / 100),
             (NOISES[0], 0.03, 3, COMPARISONS),
             (NOISES[2], 0.30, 5, COMPARISONS * 9 / 10),
+            (NOISES[4], 1.00, 5, COMPARISONS),
         ] {
-            let found = accused(noise, change, 0.02, rounds, 10);
+            let found = accused(&comparisons(noise, change, 0.02, rounds), ALPHA);
             assert!(found >= least, "{noise:?} {change}: {found}");
         }
     }
 
     #[test]
     fn one_process_decides_nothing() {
-        let one = level(&[&[1.0, 1.1, 1.0]]).unwrap();
-        let more = level(&[&[9.0, 9.1, 9.0], &[9.0, 9.0, 9.1]]).unwrap();
+        let one = level(&[&[1.0, 1.1, 1.0]], 0.0).unwrap();
+        let more = level(&[&[9.0, 9.1, 9.0], &[9.0, 9.0, 9.1]], 0.0).unwrap();
         assert_eq!(difference(&one, &more, 0.02), None);
         assert!(difference(&more, &more, 0.02).is_some());
-        assert_eq!((level(&[]), level(&[&[]])), (None, None));
-        assert_eq!(level(&[&[0.0]]), None, "no logarithm");
+        assert_eq!((level(&[], 0.0), level(&[&[]], 0.0)), (None, None));
+        assert_eq!(level(&[&[0.0]], 0.0), None, "no logarithm");
     }
 
     #[test]
     fn equal_medians_are_not_exact() {
         let rounds: [&[f64]; 3] = [&[4096.0; 20]; 3];
-        let level = level(&rounds).unwrap();
+        let level = level(&rounds, LEAST_SPREAD).unwrap();
         let same = difference(&level, &level, 0.0).unwrap();
         assert!(
             same.lower < 0.0 && same.upper > 0.0 && same.slower > 0.4,

@@ -10,7 +10,6 @@ use super::comparison::{
 };
 use super::history::{History, TrendPoint};
 use super::results::{ReplayOutcome, Replayed, Results, TraceResults};
-use super::statistics;
 use crate::measurement::Estimate;
 use crate::text::shown;
 
@@ -59,7 +58,7 @@ impl Results {
 fn measured(out: &mut String, trace: &TraceResults, thresholds: Thresholds) {
     for benchmark in &trace.benchmarks {
         let samples = benchmark.samples();
-        let Some(level) = statistics::level(&samples) else {
+        let Some(level) = benchmark.level() else {
             continue;
         };
         let name = format!("{}/{}", clock_name(benchmark.clock), benchmark.name);
