@@ -23,13 +23,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::calls::steps::{Issued, Step};
-use crate::place::address::Ranges;
 use crate::player::Player;
 use crate::player::current::Decoded;
 use crate::rerun::Replacement;
 use crate::rerun::outputs::Mismatch;
 
-pub(super) use host_side::HostSide;
+use host_side::HostSide;
 use made::Made;
 pub(super) use trial::run;
 
@@ -145,8 +144,6 @@ struct Edited {
 struct Known<'a, 't> {
     pub player: &'a Player<'t>,
     pub noted: &'a Noted,
-    /// Recorded ranges that the calls change, by comparison of their bytes.
-    pub changed: &'a [(u64, u64)],
 }
 
 /// Applies one edit; the error says why it is not possible.
@@ -202,11 +199,4 @@ impl Edited {
             _ => None,
         })
     }
-}
-
-/// Recorded ranges of live memory by where they are here.
-fn recorded_of(ranges: &Ranges, live: u64, length: u64) -> Option<(u64, u64)> {
-    let mut all = ranges.all_live();
-    let range = all.find(|range| range.live == live && range.length == length)?;
-    Some((range.start, range.end()))
 }

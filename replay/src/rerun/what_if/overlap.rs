@@ -1,8 +1,8 @@
 //! `--overlap`: work that nothing but its stream orders runs on streams of its own.
 //!
-//! Work is ordered if it uses the same memory and one of both changes that: for a kernel, the
-//! allocations that its parameters point into. What the repeated calls leave unchanged is only
-//! read.
+//! Work is ordered if it uses the same memory: for a kernel, the allocations that its parameters
+//! point into. Which of them it only reads is not known: one that is as before after the calls may
+//! have been changed meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -265,14 +265,12 @@ struct Chain {
 /// [`MOST_STREAMS`].
 fn chains(edited: &Edited, known: Known<'_, '_>, group: &Group) -> Vec<Vec<usize>> {
     let overlap = |a: &(u64, u64), b: &(u64, u64)| a.0 < b.1 && b.0 < a.1;
-    let is_changed = |area: &(u64, u64)| known.changed.iter().any(|one| overlap(one, area));
     let used = |position: usize| -> Vec<(u64, u64)> {
         let Some(Step::Call(issued)) = edited.steps.get(position) else {
             return Vec::new();
         };
         let reached = known.noted.reached.get(&issued.index);
         let mut areas: Vec<_> = reached.into_iter().flatten().copied().collect();
-        areas.retain(is_changed);
         let side = edited.host.get(&issued.index);
         areas.extend(side.map(|side| (side.recorded, side.recorded_end())));
         areas

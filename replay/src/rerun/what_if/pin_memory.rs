@@ -52,7 +52,16 @@ pub(super) fn apply(
     let (mut copies, mut bytes) = (0, 0);
     let Edited { steps, host, .. } = edited;
     for step in steps {
-        let Step::Call(issued) = step else { continue };
+        let issued = match step {
+            Step::Call(issued) => issued,
+            Step::Store { address, bytes } => {
+                if let Some(&place) = places.get(&(*address, bytes.len() as u64)) {
+                    *address = place;
+                }
+                continue;
+            }
+            Step::Put { .. } | Step::Pause(_) => continue,
+        };
         let Some(side) = host.get_mut(&issued.index) else {
             continue;
         };
