@@ -203,7 +203,7 @@ impl<'a> Model<'a> {
         for step in self.within(change) {
             let call = step.call;
             if change.dropped.contains(&call) && step.work.is_empty() {
-                now += change.pauses_ns.get(&call).copied().unwrap_or(0);
+                now = now.saturating_add(pause(change, call));
                 continue;
             }
             let stream = step.work.first().map(|work| work.stream);
@@ -214,7 +214,7 @@ impl<'a> Model<'a> {
             };
             let is_joined = joins(&change.graphed) || joins(&change.batched);
             if !is_joined {
-                now += change.pauses_ns.get(&call).copied().unwrap_or(0);
+                now = now.saturating_add(pause(change, call));
                 entered = now;
             }
             let is_pinned = change.pinned.contains(&call);
@@ -239,16 +239,17 @@ impl<'a> Model<'a> {
             } else {
                 earlier = None;
             }
-            now += match is_joined {
+            let spent = match is_joined {
                 true => 0,
                 false => self.spent(step, is_pinned, change),
             };
+            now = now.saturating_add(spent);
             if step.facts.is_some_and(|facts| facts.is_wait) {
                 let awaited = match step.work.is_empty() {
                     true => device.awaited(step.facts),
                     false => done,
                 };
-                let returns = awaited.max(entered) + step.returns;
+                let returns = awaited.max(entered).saturating_add(step.returns);
                 now = match step.work.is_empty() {
                     true => returns,
                     false => now.max(returns),
@@ -349,6 +350,10 @@ impl Beside<'_> {
     }
 }
 
+fn pause(change: &Change, call: u64) -> u64 {
+    change.pauses_ns.get(&call).copied().unwrap_or(0)
+}
+
 /// What the device has done.
 #[derive(Default)]
 struct Device<'a> {
@@ -421,8 +426,12 @@ impl<'a> Device<'a> {
                 ready = room;
             }
         }
-        let follows = if ready == 0 { 0 } else { ready + model.gap };
-        let end = follows.max(entered + model.latency) + lasts;
+        let follows = match ready {
+            0 => 0,
+            ready => ready.saturating_add(model.gap),
+        };
+        let begin = follows.max(entered.saturating_add(model.latency));
+        let end = begin.saturating_add(lasts);
         match own {
             None => {
                 self.streams.insert(stream, end);
@@ -577,5 +586,20 @@ mod tests {
             (1000, Some(graph))
         );
         assert_eq!(predicted.assumptions.len(), 1);
+    }
+
+    /// Nobody vouches for a profile's times.
+    #[test]
+    fn extreme_latencies_overflow_nothing() {
+        let far = i64::MAX as u64 - 10;
+        let (mut work, mut calls, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+        for call in 0..8 {
+            work.push(kernel("k", call * 2, far, far + 1));
+            calls.push(host(call * 2, call, call));
+            calls.push(host(call * 2 + 1, call, call));
+            waits.push(call * 2 + 1);
+        }
+        let predicted = Prediction::of(&profile(work, calls, &waits), &Change::default());
+        assert_eq!(predicted.recorded_ns, u64::MAX);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Applied, Edited, Known, WhatIf};
+use super::edited::{Edited, Known};
+use super::job::{Applied, WhatIf};
 use crate::api::result_name;
 use crate::calls::steps::Step;
 use crate::compare::received::read_memory;

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::host_side::share_sources;
-use super::{Edited, HostSide, Known, Noted, Other, Tried, WhatIf, hazards};
+use super::edited::{Edited, Known};
+use super::host_side::{HostSide, share_sources};
+use super::job::{Other, Tried, WhatIf};
+use super::noted::Noted;
+use super::{edits, hazards};
 use crate::api::result_name;
 use crate::calls::steps::{Step, issue, issued_by};
 use crate::compare::received::read_memory;
@@ -66,7 +69,7 @@ pub(in crate::rerun) fn run(
     let (after, twice) = (copied(&recorded), snapshot.changes(api)?);
     let known = Known { player, noted };
     let mut edited = Edited::new(steps, &recorded);
-    let applied = edited.apply(known, job);
+    let applied = edits::apply(&mut edited, known, job);
     let measured = match applied {
         Err(why) => {
             tried.refused = Some(why);
