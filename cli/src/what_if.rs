@@ -177,7 +177,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     hidden.extend(source.for_child());
     let guard = arguments.guarded.guard();
     let child = |more: &[OsString]| guarded::child(&program, CHILD, &[&hidden, more].concat());
-    let cupti = profile_verb::cupti(arguments.cupti.as_deref(), &driver)?;
+    let cupti = profile_verb::child::cupti(arguments.cupti.as_deref(), &driver)?;
     let profile = match arguments.profile.as_deref() {
         Some(path) if path.as_os_str() == "none" => None,
         Some(path) => {

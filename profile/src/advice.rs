@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::path::{CriticalPath, Link};
-use crate::prediction::{Change, Model};
+use crate::prediction::{Change, Model, PAGEABLE};
 use crate::record::{Profile, Run, Work, WorkKind};
 
 /// The most pieces of advice.
@@ -172,7 +172,7 @@ fn work_by_call(run: &Run) -> BTreeMap<u64, Vec<&Work>> {
 
 /// Copies of pageable memory.
 fn pageable(profile: &Profile, run: &Run) -> Option<Candidate> {
-    let is_pageable = |work: &&Work| work.name.ends_with("(pageable)");
+    let is_pageable = |work: &&Work| work.name.ends_with(PAGEABLE);
     let work = run.work.iter().filter(is_pageable);
     let bytes: u64 = work.clone().filter_map(|work| work.bytes).sum();
     let pinned: BTreeSet<u64> = work.filter_map(|work| work.call).collect();

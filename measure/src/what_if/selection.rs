@@ -14,7 +14,7 @@ use cutape_replay::{Job, Shape, Tolerance, WhatIf};
 use crate::error::Error;
 use crate::host_time;
 use crate::replacement::{self, ReplaceOption};
-use crate::what_if::EditSettings;
+use crate::what_if::settings::EditSettings;
 
 /// The calls of each edit.
 #[derive(Debug, Default)]

@@ -301,7 +301,7 @@ impl Rerun {
         let mut steps = std::mem::take(&mut self.steps);
         let mut snapshot = self.snapshot.take();
         if let Some(what_if) = self.job.what_if.take() {
-            return self.try_edits(player, subject, &what_if, &steps, snapshot);
+            return self.try_edits(player, subject, &what_if, steps, snapshot);
         }
         let saved = snapshot.as_ref().map_or(0, Snapshot::bytes);
         if let Some(snapshot) = &mut snapshot {
@@ -325,12 +325,13 @@ impl Rerun {
         player: &Player<'_>,
         subject: Subject,
         what_if: &WhatIf,
-        steps: &[Step],
+        steps: Vec<Step>,
         snapshot: Option<Snapshot>,
     ) -> Result<(), Error> {
         let mut snapshot = snapshot.unwrap_or_default();
         let saved_bytes = snapshot.bytes();
-        let what = (steps, &self.noted);
+        let calls = calls_of(&steps).count() as u64;
+        let what = (steps, std::mem::take(&mut self.noted));
         let tolerance = &self.job.tolerance;
         let tried = what_if::run(
             player,
@@ -343,7 +344,7 @@ impl Rerun {
         self.outcome.tried = Some(tried.map_err(cannot)?);
         self.outcome.subjects.push(Measured {
             call: subject.call,
-            calls: calls_of(steps).count() as u64,
+            calls,
             saved_bytes,
             restored_bytes: snapshot.bytes(),
             spilled_bytes: snapshot.spilled(),

@@ -2,7 +2,9 @@
 
 use cutape_registry::{CopyOp, Family, MemoryType, Transfer};
 
-use super::{Applied, Edited, HostSide, Known, WhatIf};
+use super::edited::{Edited, Known};
+use super::host_side::HostSide;
+use super::job::{Applied, WhatIf};
 use crate::api::buffer::Buffer;
 use crate::api::result_name;
 use crate::calls::steps::{Issued, Step};

@@ -2,21 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cutape_registry::{ContextOp, EventOp, Family, Function, StreamOp};
-
-use super::{Applied, Edited, Known, WhatIf, hazards};
+use super::edited::{Edited, Known};
+use super::hazards::{self, is_wait};
+use super::job::{Applied, WhatIf};
 use crate::calls::steps::{Step, calls_of};
 use crate::rerun::repeatable::stream_of;
-
-/// Whether a call waits and does nothing else.
-pub(super) fn is_wait(function: &Function) -> bool {
-    matches!(
-        function.family,
-        Family::Stream(StreamOp::Synchronize)
-            | Family::Event(EventOp::Synchronize)
-            | Family::Context(ContextOp::Synchronize)
-    )
-}
 
 pub(super) fn apply(
     edited: &mut Edited,

@@ -3,7 +3,8 @@
 use cutape_registry::layout::offset_of;
 use cutape_registry::{CopyOp, FUNCTIONS, Family, Function, LaunchOp, MemoryType, id};
 
-use super::{Applied, Edited, Known, WhatIf};
+use super::edited::{Edited, Known};
+use super::job::{Applied, WhatIf};
 use crate::api::buffer::{Buffer, set_word};
 use crate::api::{Api, Code, result_name};
 use crate::calls::steps::{Issued, Step};

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cutape_registry::{EventOp, Family, STREAM_LEGACY, StreamOp, Waits, canonical_stream};
+use cutape_registry::{
+    ContextOp, EventOp, Family, Function, STREAM_LEGACY, StreamOp, Waits, canonical_stream,
+};
 
-use super::HostSide;
-use super::drop_sync::is_wait;
+use super::host_side::HostSide;
 use crate::calls::steps::{Issued, Step};
 use crate::compare::received::read_memory;
 use crate::rerun::repeatable::stream_of;
@@ -104,6 +105,16 @@ impl Order {
             });
         }
     }
+}
+
+/// Whether a call waits and does nothing else.
+pub(super) fn is_wait(function: &Function) -> bool {
+    matches!(
+        function.family,
+        Family::Stream(StreamOp::Synchronize)
+            | Family::Event(EventOp::Synchronize)
+            | Family::Context(ContextOp::Synchronize)
+    )
 }
 
 /// The hazards of some steps.

@@ -1,8 +1,12 @@
-//! The host memory of copies.
+//! The host memory of copies. Copies from the same pageable memory of the program have the same
+//! memory here: it is in the processor's caches, and the driver knows its pages.
+
+use std::collections::{BTreeMap, HashMap};
 
 use cutape_registry::{CopyOp, Family, MemoryType, Waits};
 
-use crate::calls::steps::Issued;
+use crate::calls::steps::{Issued, Step};
+use crate::compare::received::read_memory;
 use crate::player::Player;
 use crate::player::current::Decoded;
 
@@ -71,5 +75,59 @@ impl HostSide {
 
     pub(super) fn recorded_end(&self) -> u64 {
         self.recorded.saturating_add(self.length)
+    }
+}
+
+/// Lets copies that read the same pageable memory of the program read the same memory here, and
+/// writes what the program had written there meanwhile.
+pub(super) fn share_sources(steps: &mut Vec<Step>, host: &mut BTreeMap<u64, HostSide>) {
+    let mut groups: HashMap<(u64, u64), Vec<u64>> = HashMap::new();
+    for (&call, side) in host.iter() {
+        if !side.is_written && !side.is_pinned {
+            let place = (side.recorded, side.length);
+            groups.entry(place).or_default().push(call);
+        }
+    }
+    // What the program has written before a call.
+    let mut stores: HashMap<u64, Step> = HashMap::new();
+    for ((_, length), calls) in groups.into_iter().filter(|group| group.1.len() > 1) {
+        let length = usize::try_from(length).unwrap_or(0);
+        let sides: Vec<HostSide> = calls
+            .iter()
+            .filter_map(|call| host.get(call))
+            .copied()
+            .collect();
+        let Some(address) = sides.first().map(|side| side.live) else {
+            continue;
+        };
+        let bytes: Vec<Vec<u8>> = sides
+            .iter()
+            .map(|side| read_memory(side.live, length))
+            .collect();
+        let changes = bytes.windows(2).any(|pair| pair.first() != pair.last());
+        let mut held: Option<&Vec<u8>> = None;
+        for (call, bytes) in calls.iter().zip(&bytes) {
+            if let Some(side) = host.get_mut(call) {
+                side.live = address;
+            }
+            if changes && held != Some(bytes) {
+                let bytes = bytes.clone();
+                stores.insert(*call, Step::Store { address, bytes });
+            }
+            held = Some(bytes);
+        }
+    }
+    let all = std::mem::take(steps);
+    steps.reserve(all.len() + stores.len());
+    for mut step in all {
+        if let Step::Call(issued) = &mut step
+            && let Some(side) = host.get(&issued.index)
+        {
+            if let Some(argument) = issued.args.get_mut(side.argument) {
+                *argument = side.live;
+            }
+            steps.extend(stores.remove(&issued.index));
+        }
+        steps.push(step);
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Applied, Edited, Known, WhatIf};
+use super::edited::{Edited, Known};
+use super::job::{Applied, WhatIf};
 use crate::api::result_name;
 use crate::calls::steps::Step;
 

@@ -3,7 +3,8 @@
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Family, LaunchOp};
 
-use super::{Applied, Edited, Known, Shape, WhatIf};
+use super::edited::{Edited, Known};
+use super::job::{Applied, Shape, WhatIf};
 use crate::api::buffer::Buffer;
 use crate::calls::steps::Issued;
 use crate::compare::received::read_memory;

@@ -1,73 +1,23 @@
 //! `--overlap`: work that nothing but its stream orders runs on streams of its own.
 //!
-//! Work is ordered if it uses the same memory and one of both changes that: for a kernel, the
-//! allocations that its parameters point into. What the repeated calls leave unchanged is only
-//! read.
+//! Work is ordered if it uses the same memory: for a kernel, the allocations that its parameters
+//! point into. Which of them it only reads is not known: one that is as before after the calls may
+//! have been changed meanwhile.
 
 use std::collections::BTreeMap;
 
-use cutape_format::layout::field;
-use cutape_registry::{CopyOp, FUNCTIONS, Family, LaunchOp, MemoryType, Role, id};
+use cutape_registry::{CopyOp, FUNCTIONS, Family, LaunchOp, MemoryType, id};
 
-use super::{Applied, Edited, Known, WhatIf, graph};
+use super::edited::{Edited, Known};
+use super::graph;
+use super::job::{Applied, WhatIf};
 use crate::api::result_name;
 use crate::calls::steps::{Issued, Step};
-use crate::compare::payload::Payload;
-use crate::place::address::Found;
-use crate::plan::length::length_of;
-use crate::player::Player;
-use crate::player::current::Decoded;
 use crate::rerun::repeatable::stream_of;
 
 /// The most streams that share the work of one: the hardware queues of a device are no more by
 /// default (CUDA C++ Programming Guide, CUDA_DEVICE_MAX_CONNECTIONS).
 const MOST_STREAMS: usize = 8;
-
-/// Notes which memory a call's work may use, as recorded: start and end.
-pub(super) fn note_reached<'t>(
-    player: &Player<'t>,
-    next: &Decoded<'t>,
-    into: &mut BTreeMap<u64, Vec<(u64, u64)>>,
-) {
-    let Some(function) = next.function else {
-        return;
-    };
-    let call = &next.call;
-    let mut ranges = Vec::new();
-    let mut area = |address: u64| {
-        if let Found::Live(range, _) = player.ranges.find(address) {
-            ranges.push((range.start, range.end()));
-        }
-    };
-    match function.family {
-        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
-            let snapshots = call.snapshots();
-            let packed = snapshots.filter(|one| one.field == field::KERNEL_PARAMETERS);
-            for snapshot in packed {
-                let Payload::Here(bytes) = player.payload(&snapshot) else {
-                    continue;
-                };
-                // Pointers are aligned (CUDA C++ Programming Guide, kernel parameters).
-                for word in bytes.chunks_exact(8) {
-                    area(word.try_into().map_or(0, u64::from_le_bytes));
-                }
-            }
-        }
-        Family::Copy(CopyOp::Linear(_)) | Family::Memset => {
-            for (position, param) in function.params.iter().enumerate() {
-                if let Role::DeviceRead(length) | Role::DeviceWrite(length) = param.role {
-                    let start = call.argument(position);
-                    ranges.push((
-                        start,
-                        start.saturating_add(length_of(call, function, length)),
-                    ));
-                }
-            }
-        }
-        _ => return,
-    }
-    into.insert(call.index, ranges);
-}
 
 /// Work of one stream in which nothing waits, records or belongs to another stream: positions.
 #[derive(Debug)]
@@ -265,14 +215,12 @@ struct Chain {
 /// [`MOST_STREAMS`].
 fn chains(edited: &Edited, known: Known<'_, '_>, group: &Group) -> Vec<Vec<usize>> {
     let overlap = |a: &(u64, u64), b: &(u64, u64)| a.0 < b.1 && b.0 < a.1;
-    let is_changed = |area: &(u64, u64)| known.changed.iter().any(|one| overlap(one, area));
     let used = |position: usize| -> Vec<(u64, u64)> {
         let Some(Step::Call(issued)) = edited.steps.get(position) else {
             return Vec::new();
         };
         let reached = known.noted.reached.get(&issued.index);
         let mut areas: Vec<_> = reached.into_iter().flatten().copied().collect();
-        areas.retain(is_changed);
         let side = edited.host.get(&issued.index);
         areas.extend(side.map(|side| (side.recorded, side.recorded_end())));
         areas

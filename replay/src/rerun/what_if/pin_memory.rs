@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Applied, Edited, Known, WhatIf};
+use super::edited::{Edited, Known};
+use super::job::{Applied, WhatIf};
 use crate::api::result_name;
 use crate::calls::steps::Step;
 use crate::compare::received::read_memory;
@@ -52,7 +53,16 @@ pub(super) fn apply(
     let (mut copies, mut bytes) = (0, 0);
     let Edited { steps, host, .. } = edited;
     for step in steps {
-        let Step::Call(issued) = step else { continue };
+        let issued = match step {
+            Step::Call(issued) => issued,
+            Step::Store { address, bytes } => {
+                if let Some(&place) = places.get(&(*address, bytes.len() as u64)) {
+                    *address = place;
+                }
+                continue;
+            }
+            Step::Put { .. } | Step::Pause(_) => continue,
+        };
         let Some(side) = host.get_mut(&issued.index) else {
             continue;
         };

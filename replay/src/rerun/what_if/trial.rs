@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{Edited, HostSide, Known, Noted, Other, Tried, WhatIf, hazards, recorded_of};
+use super::edited::{Edited, Known};
+use super::host_side::{HostSide, share_sources};
+use super::job::{Other, Tried, WhatIf};
+use super::noted::Noted;
+use super::{edits, hazards};
 use crate::api::result_name;
 use crate::calls::steps::{Step, issue, issued_by};
 use crate::compare::received::read_memory;
@@ -39,10 +43,12 @@ pub(in crate::rerun) fn run(
     position: &Position,
     job: &WhatIf,
     tolerance: &Tolerance,
-    (steps, noted): (&[Step], &Noted),
+    (mut steps, mut noted): (Vec<Step>, Noted),
     snapshot: &mut Snapshot,
 ) -> Result<Tried, String> {
     let api = &player.api;
+    share_sources(&mut steps, &mut noted.host);
+    let (steps, noted) = (&*steps, &noted);
     let contexts: BTreeSet<u64> = issued_by(steps)
         .map(|issued| issued.context)
         .filter(|&context| context != 0)
@@ -61,20 +67,9 @@ pub(in crate::rerun) fn run(
     let (before, once) = (copied(&recorded), snapshot.changes(api)?);
     runner.run(steps, snapshot, &recorded)?;
     let (after, twice) = (copied(&recorded), snapshot.changes(api)?);
-    let changed: Vec<(u64, u64)> = twice
-        .iter()
-        .filter_map(|(number, _)| {
-            let region = &snapshot.pieces.get(*number)?.region;
-            recorded_of(&player.ranges, region.live, region.length)
-        })
-        .collect();
-    let known = Known {
-        player,
-        noted,
-        changed: &changed,
-    };
+    let known = Known { player, noted };
     let mut edited = Edited::new(steps, &recorded);
-    let applied = edited.apply(known, job);
+    let applied = edits::apply(&mut edited, known, job);
     let measured = match applied {
         Err(why) => {
             tried.refused = Some(why);
