@@ -161,7 +161,7 @@ fn what_ncu_cannot_do_is_said(folder: &Path) {
             "",
             "no kernel to measure: the replay ran none of these calls",
         ),
-        (&["--counters=nowhere"], "", "no function"),
+        (&["--counters=nowhere"], "", "--counters"),
         (
             &["--counters", "--ncu", "/bin/echo"],
             "",

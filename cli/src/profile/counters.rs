@@ -21,7 +21,7 @@ use cutape_terminal::private_folder::{PrivateFolder, write_anew};
 
 use crate::command_line::CommandLine;
 use crate::guarded::{self, GuardedOptions};
-use crate::profile::child::{CHILD, note_differences};
+use crate::profile::child::CHILD;
 
 /// The hidden verb of the process under `ncu`, which guards the child.
 pub(crate) const GUARD: &str = "profile-count";
@@ -61,6 +61,11 @@ pub(crate) struct CountingArguments {
     child_result: Option<PathBuf>,
 }
 
+/// The error of a set that is not given with `--calls`.
+fn of_counters(error: cutape_calls::Error) -> Failure {
+    Failure::unusable(error.to_string().replacen("--calls", "--counters", 1))
+}
+
 /// What is to be measured, and with what.
 #[derive(Debug)]
 pub(super) struct Counting {
@@ -81,7 +86,11 @@ impl CounterOptions {
         };
         let calls = match text.as_str() {
             "" => None,
-            text => Some(CallSet::for_trace(text, trace)?.some_calls(text, trace)?),
+            text => {
+                let set = CallSet::for_trace(text, trace);
+                let calls = set.and_then(|set| set.some_calls(text, trace));
+                Some(calls.map_err(of_counters)?)
+            }
         };
         let ncu = Ncu::find(self.ncu.as_deref()).map_err(Failure::unusable)?;
         Ok(Some(Counting { ncu, calls }))
@@ -108,7 +117,7 @@ impl Counting {
                 Some((call, why)) => format!("--counters: no kernel to measure: call {call}: {why}"),
                 None if chosen.graphs_matter => {
                     "--counters: all kernels are in graphs; name launches of graphs to measure their \
-                     kernels, e.g. --counters='kind:graph 1000..2000'"
+                     kernels, e.g. --counters='cuGraphLaunch* and ..2000'"
                         .to_owned()
                 }
                 None => "--counters: no kernel to measure: the replay ran none of these calls".to_owned(),
@@ -153,9 +162,6 @@ impl Counting {
         // Where `ncu` itself fails, it may say so on stdout.
         let messages = text(&printed) + &text(&messages);
         let counted: Option<Counted> = serde_json::from_str(&text(&result)).ok();
-        if let Some(counted) = &counted {
-            note_differences([counted.report()], profile);
-        }
         let measured = Measured {
             ncu: &self.ncu,
             log: &text(&log),

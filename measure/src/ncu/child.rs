@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
-use cutape_replay::{CallTracer, Guard, Measuring, Options, Report, Tracer};
+use cutape_replay::{CallTracer, Guard, Measuring, Options, Tracer};
 use libloading::os::unix::{Library, RTLD_NOW};
 use serde::{Deserialize, Serialize};
 
@@ -17,28 +17,13 @@ use crate::error::Error;
 /// The call by which a program has its profiler begin, if that was told to wait for it.
 const START: &str = "cuProfilerStart";
 
-/// What a replay under `ncu` has done.
+/// What a replay under `ncu` has done, as its child writes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Counted {
     /// The replaying process.
     pub(crate) process: u32,
     /// The chosen calls that the driver got.
     pub(crate) entered: BTreeSet<u64>,
-    report: Report,
-}
-
-impl Counted {
-    /// The report of the replay.
-    pub fn report(&self) -> &Report {
-        &self.report
-    }
-}
-
-/// As a child writes it.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Done {
-    process: u32,
-    entered: BTreeSet<u64>,
 }
 
 /// Replays a trace in child processes that `command` starts and that call [`count_as_child`]. This
@@ -53,13 +38,8 @@ pub fn count(
 ) -> Result<Counted, Error> {
     let child = cutape_replay::rerun_guarded(trace, command, guard, &mut |_| {});
     let child = child.map_err(|error| Error(error.to_string()))?;
-    let done: Done = serde_json::from_value(child.results)
-        .map_err(|error| Error(format!("the measuring process: {error}")))?;
-    Ok(Counted {
-        process: done.process,
-        entered: done.entered,
-        report: child.outcome.report,
-    })
+    serde_json::from_value(child.results)
+        .map_err(|error| Error(format!("the measuring process: {error}")))
 }
 
 /// The child's side of [`count()`]: replays, and has the profiler measure these calls. Returns the
@@ -88,11 +68,11 @@ pub fn count_as_child(trace: &Trace, calls: BTreeSet<u64>, options: Options) -> 
         ..options
     };
     let results = || {
-        let done = Done {
+        let counted = Counted {
             process: std::process::id(),
             entered: tracer.entered(|entered| entered.clone()),
         };
-        serde_json::to_value(done).unwrap_or_default()
+        serde_json::to_value(counted).unwrap_or_default()
     };
     cutape_replay::trace_as_child(trace, &options, &results)
 }

@@ -243,6 +243,8 @@ mod tests {
 
     /// The calls of the rows and their names, or a part of the error.
     type Joined = Result<Vec<(u64, &'static str)>, &'static str>;
+    /// What it is, the chosen calls, the rows, whether all were measured.
+    type Case = (&'static str, &'static [u64], Vec<Row>, bool, Joined);
 
     #[test]
     fn rows_belong_to_calls_in_order() {
@@ -259,7 +261,7 @@ mod tests {
             works.entry(work.call.unwrap()).or_default().push(work);
         }
         let other = "other shapes than those of call 2";
-        let cases: [(&str, &[u64], Vec<Row>, bool, Joined); 9] = [
+        let cases: [Case; 9] = [
             (
                 "in order, with the profile's names",
                 &[1, 2],

@@ -42,7 +42,7 @@ CUDA_INJECTION64_PATH=/no/tool "$@" || status=$?
         exit "$status"
     fi
     # The process and the calls, a word each.
-    measured=$(sed -n '/"report"/q; s/[^0-9]*\([0-9][0-9]*\).*/\1/p' "$result")
+    measured=$(sed -n 's/[^0-9]*\([0-9][0-9]*\).*/\1/p' "$result")
     # shellcheck disable=SC2086
     set -- $measured
     process=$1
