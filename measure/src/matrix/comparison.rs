@@ -401,52 +401,53 @@ fn replay_row(trace: &TraceResults, others: &[(String, Results)]) -> ReplayRow {
 
 /// What is not equal, so that changes may have other causes than the one that is looked for.
 pub(super) fn differences(first: &Results, other: &Results, label: &str) -> Vec<String> {
-    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    let clock = |file: &Results| {
-        let states = file.before.iter().chain(&file.after);
-        let lowered: Vec<String> = states.flat_map(|state| state.lowered.clone()).collect();
-        match lowered.first() {
-            Some(why) => format!("clocks were lowered ({why})"),
-            None => "clocks were not lowered".to_owned(),
-        }
-    };
-    let facts: [(&str, fn(&Results) -> String); 3] = [
-        ("GPUs", |file| file.machine.gpus.join(", ")),
-        ("processors", |file| file.machine.cpus.to_string()),
-        ("cutape", |file| file.cutape.clone()),
-    ];
-    let versions: [(&str, fn(&Machine) -> &Option<String>); 3] = [
-        ("driver", |machine| &machine.driver_version),
-        ("CUDA", |machine| &machine.cuda),
-        ("processor", |machine| &machine.cpu),
-    ];
-    let facts = facts.iter().map(|(what, of)| (*what, of(first), of(other)));
-    let versions = versions.iter().map(|(what, of)| {
-        let of = |file: &Results| shown(of(&file.machine));
-        (*what, of(first), of(other))
-    });
-    let settings = |file: &Results| {
-        let settings = &file.settings;
-        let restore = if settings.restore {
-            ""
-        } else {
-            ", memory not restored"
-        };
-        format!(
-            "{} rounds of {} samples in {} s{restore}",
-            settings.rounds, settings.samples, settings.measure_seconds
-        )
-    };
-    let others = [
-        ("state", clock(first), clock(other)),
-        ("measured", settings(first), settings(other)),
-    ];
+    let facts = circumstances(first).into_iter().zip(circumstances(other));
     facts
-        .chain(versions)
-        .chain(others)
-        .filter(|(_, before, after)| before != after)
-        .map(|(what, before, after)| format!("{label}: {what}: {after}; before: {before}"))
+        .filter(|(before, after)| before != after)
+        .map(|((what, before), (_, after))| format!("{label}: {what}: {after}; before: {before}"))
         .collect()
+}
+
+/// Under which circumstances a file was measured: what, and its value.
+fn circumstances(file: &Results) -> [(&'static str, String); 8] {
+    let Machine {
+        cpu,
+        cpus,
+        driver_version,
+        cuda,
+        gpus,
+        ..
+    } = &file.machine;
+    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let settings = &file.settings;
+    let restored = match settings.restore {
+        true => "",
+        false => ", memory not restored",
+    };
+    let mut states = file.before.iter().chain(&file.after);
+    let lowered = states.find_map(|state| state.lowered.first());
+    [
+        ("GPUs", gpus.join(", ")),
+        ("driver", shown(driver_version)),
+        ("CUDA", shown(cuda)),
+        ("processor", shown(cpu)),
+        ("processors", cpus.to_string()),
+        ("cutape", file.cutape.clone()),
+        (
+            "measured",
+            format!(
+                "{} rounds of {} samples in {} s{restored}",
+                settings.rounds, settings.samples, settings.measure_seconds
+            ),
+        ),
+        (
+            "clocks",
+            match lowered {
+                Some(why) => format!("lowered ({why})"),
+                None => "not lowered".to_owned(),
+            },
+        ),
+    ]
 }
 
 /// Its name in reports.
