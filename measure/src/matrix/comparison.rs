@@ -30,7 +30,7 @@ impl Thresholds {
 }
 
 /// The meaning of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeVerdict {
     /// Slower by more than the threshold.
@@ -163,7 +163,10 @@ impl Comparison {
                 .extend(differences(first, other, label));
             for trace in &first.traces {
                 match other.traces.iter().find(|one| one.digest == trace.digest) {
-                    Some(after) => comparison.add(number + 1, (trace, after), &mut tests),
+                    Some(after) => {
+                        comparison.add(number + 1, (trace, after), &mut tests);
+                        comparison.add_failures(number + 1, trace, after);
+                    }
                     None => comparison.miss(number + 1, trace, other),
                 }
             }
@@ -208,20 +211,35 @@ impl Comparison {
                 true => MatrixSubject::Trace,
                 false => MatrixSubject::Kernels,
             };
-            let mut processes = after.processes.iter();
-            let failure = processes.find_map(|process| {
-                let failure = process.failure.as_ref();
-                failure.filter(|_| process.subject == subject)
-            });
+            let (failed, _) = failures(after, subject);
+            let failure = failed.first();
             self.not_compared.push(NotCompared {
                 file,
                 trace: before.name.clone(),
                 name: format!("{}/{}", clock_name(benchmark.clock), benchmark.name),
-                reason: failure
-                    .cloned()
-                    .unwrap_or_else(|| "not measured there".to_owned()),
+                reason: failure.map_or("not measured there", |why| why).to_owned(),
                 is_failure: failure.is_some(),
             });
+        }
+    }
+
+    /// Processes that failed where others of the file measured, and none of the first file failed.
+    fn add_failures(&mut self, file: usize, before: &TraceResults, after: &TraceResults) {
+        for subject in [MatrixSubject::Trace, MatrixSubject::Kernels] {
+            let (failed_before, _) = failures(before, subject);
+            let (failed, all) = failures(after, subject);
+            if let (true, Some(reason)) = (
+                failed.len() < all && failed_before.is_empty(),
+                failed.first(),
+            ) {
+                self.not_compared.push(NotCompared {
+                    file,
+                    trace: before.name.clone(),
+                    name: String::new(),
+                    reason: format!("{} of {all} processes failed: {reason}", failed.len()),
+                    is_failure: true,
+                });
+            }
         }
     }
 
@@ -273,6 +291,14 @@ impl Comparison {
             || self.replays.iter().any(|row| row.is_worse)
             || self.not_compared.iter().any(|one| one.is_failure)
     }
+}
+
+/// Why processes of a trace failed, and how many there are.
+fn failures(trace: &TraceResults, subject: MatrixSubject) -> (Vec<&str>, usize) {
+    let processes = trace.processes.iter();
+    let own: Vec<_> = processes.filter(|one| one.subject == subject).collect();
+    let failed = own.iter().filter_map(|one| one.failure.as_deref());
+    (failed.collect(), own.len())
 }
 
 /// The probabilities of a row, before they are adjusted.
@@ -555,15 +581,25 @@ pub(crate) mod tests {
     fn what_is_missing_has_a_reason() {
         let times = [100.0, 100.1];
         let measured = || vec![benchmark("trace", &times)];
+        let crash = Process {
+            failure: Some("killed by SIGSEGV".to_owned()),
+            ..Process::default()
+        };
         let failed = TraceResults {
-            processes: vec![Process {
-                failure: Some("killed by SIGSEGV".to_owned()),
-                ..Process::default()
-            }],
+            processes: vec![crash.clone()],
             ..trace("a", Vec::new())
+        };
+        let partly_failed = TraceResults {
+            processes: vec![Process::default(), crash, Process::default()],
+            ..trace("a", measured())
         };
         for (after, reason, is_failure) in [
             (failed, "killed by SIGSEGV", true),
+            (
+                partly_failed,
+                "1 of 3 processes failed: killed by SIGSEGV",
+                true,
+            ),
             (trace("a", Vec::new()), "not measured there", false),
             (
                 trace("b", measured()),

@@ -334,9 +334,13 @@ fn squares(sorted: &[f64], split: usize) -> f64 {
     of(low) + of(high)
 }
 
-/// The probability that Student's t exceeds a value; one if there is no such distribution.
+/// The probability that Student's t exceeds a value; one if there is no such value or distribution, as
+/// for times that no clock measures.
 fn t_above(value: f64, freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| t.sf(value))
+    match StudentsT::new(0.0, 1.0, freedom) {
+        Ok(t) if value.is_finite() => t.sf(value),
+        _ => 1.0,
+    }
 }
 
 /// The value that Student's t exceeds with a probability of 2.5 %.
@@ -489,6 +493,8 @@ mod tests {
         assert!(difference(&more, &more, 0.02).is_some());
         assert_eq!((level(&[], 0.0), level(&[&[]], 0.0)), (None, None));
         assert_eq!(level(&[&[0.0]], 0.0), None, "no logarithm");
+        let absurd = level(&[&[1e-300, 1e300], &[f64::MAX, f64::MIN_POSITIVE]], 0.0).unwrap();
+        assert!(difference(&absurd, &more, 0.02).unwrap().slower > ALPHA);
     }
 
     #[test]
