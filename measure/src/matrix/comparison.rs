@@ -1,4 +1,5 @@
-//! Compares files of results: what is slower, what no longer replays, what repeats too badly to say.
+//! Compares files of results: what is slower, what no longer replays, what repeats too badly to
+//! say.
 
 use cutape_replay::Clock;
 use serde::Serialize;
@@ -257,8 +258,8 @@ impl Comparison {
         });
     }
 
-    /// Judges all rows, after their tests are adjusted for their number: those for slower ones, which
-    /// accuse, and those for faster ones.
+    /// Judges all rows, after their tests are adjusted for their number: those for slower ones,
+    /// which accuse, and those for faster ones.
     fn judge(&mut self, tests: &[Test]) {
         let adjusted =
             |of: fn(&Test) -> f64| statistics::holm(&tests.iter().map(of).collect::<Vec<_>>());
