@@ -108,7 +108,7 @@ def test_tests_play(project, tests, status, words):
     assert junit.find("testsuite").get("failures") == str(status)
 
 
-QUICK = "--driver null --rounds 2 --samples 10 --measure-seconds 0.02 --warm-up-seconds 0.01 --clock host"
+QUICK = "--driver null --samples 10 --measure-seconds 0.02 --warm-up-seconds 0.01 --clock host"
 
 
 def test_a_corpus_is_measured_and_compared(project):

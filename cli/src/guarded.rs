@@ -189,6 +189,11 @@ impl GuardedOptions {
         is_granules.then_some("--placement granules")
     }
 
+    /// Whether a file for the placement of one trace was given.
+    pub(crate) fn keeps_placement(&self) -> bool {
+        self.keep_placement.is_some()
+    }
+
     /// The options for a verb in a process of its own.
     pub(crate) fn for_process(&self) -> Vec<OsString> {
         let mut options = self.for_child();

@@ -293,6 +293,7 @@ fn what_cannot_be_compared_is_refused(folder: &Path) {
         ("a.cutape", "--output"),
         ("a.cutape -o x --samples 9", "--samples 9: too few"),
         ("a.cutape -o x --threshold=-1", "--threshold -1"),
+        ("a.cutape -o x --keep-placement y", "is for one trace"),
     ] {
         let output = run(parts().cutape(&[&"matrix"]).args(words.split(' ')));
         output.assert_code(2);

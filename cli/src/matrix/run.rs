@@ -38,6 +38,11 @@ pub(super) fn measure(arguments: &Arguments) -> Result<bool, Failure> {
             "--samples {samples}: too few; give at least 10"
         )));
     }
+    if arguments.guarded.keeps_placement() {
+        return Err(Failure::unusable(
+            "--keep-placement is for one trace; give it to `replay` or `bench`",
+        ));
+    }
     let target = arguments.output.as_deref().unwrap_or(Path::new(""));
     let report = arguments.report.prepare()?;
     let traces = traces(&arguments.inputs)?;

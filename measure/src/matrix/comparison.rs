@@ -1,4 +1,5 @@
-//! Compares files of results: what is slower, what no longer replays, what repeats too badly to say.
+//! Compares files of results: what is slower, what no longer replays, what repeats too badly to
+//! say.
 
 use cutape_replay::Clock;
 use serde::Serialize;
@@ -30,7 +31,7 @@ impl Thresholds {
 }
 
 /// The meaning of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeVerdict {
     /// Slower by more than the threshold.
@@ -163,7 +164,10 @@ impl Comparison {
                 .extend(differences(first, other, label));
             for trace in &first.traces {
                 match other.traces.iter().find(|one| one.digest == trace.digest) {
-                    Some(after) => comparison.add(number + 1, (trace, after), &mut tests),
+                    Some(after) => {
+                        comparison.add(number + 1, (trace, after), &mut tests);
+                        comparison.add_failures(number + 1, trace, after);
+                    }
                     None => comparison.miss(number + 1, trace, other),
                 }
             }
@@ -208,20 +212,35 @@ impl Comparison {
                 true => MatrixSubject::Trace,
                 false => MatrixSubject::Kernels,
             };
-            let mut processes = after.processes.iter();
-            let failure = processes.find_map(|process| {
-                let failure = process.failure.as_ref();
-                failure.filter(|_| process.subject == subject)
-            });
+            let (failed, _) = failures(after, subject);
+            let failure = failed.first();
             self.not_compared.push(NotCompared {
                 file,
                 trace: before.name.clone(),
                 name: format!("{}/{}", clock_name(benchmark.clock), benchmark.name),
-                reason: failure
-                    .cloned()
-                    .unwrap_or_else(|| "not measured there".to_owned()),
+                reason: failure.map_or("not measured there", |why| why).to_owned(),
                 is_failure: failure.is_some(),
             });
+        }
+    }
+
+    /// Processes that failed where others of the file measured, and none of the first file failed.
+    fn add_failures(&mut self, file: usize, before: &TraceResults, after: &TraceResults) {
+        for subject in [MatrixSubject::Trace, MatrixSubject::Kernels] {
+            let (failed_before, _) = failures(before, subject);
+            let (failed, all) = failures(after, subject);
+            if let (true, Some(reason)) = (
+                failed.len() < all && failed_before.is_empty(),
+                failed.first(),
+            ) {
+                self.not_compared.push(NotCompared {
+                    file,
+                    trace: before.name.clone(),
+                    name: String::new(),
+                    reason: format!("{} of {all} processes failed: {reason}", failed.len()),
+                    is_failure: true,
+                });
+            }
         }
     }
 
@@ -239,8 +258,8 @@ impl Comparison {
         });
     }
 
-    /// Judges all rows, after their tests are adjusted for their number: those for slower ones, which
-    /// accuse, and those for faster ones.
+    /// Judges all rows, after their tests are adjusted for their number: those for slower ones,
+    /// which accuse, and those for faster ones.
     fn judge(&mut self, tests: &[Test]) {
         let adjusted =
             |of: fn(&Test) -> f64| statistics::holm(&tests.iter().map(of).collect::<Vec<_>>());
@@ -273,6 +292,14 @@ impl Comparison {
             || self.replays.iter().any(|row| row.is_worse)
             || self.not_compared.iter().any(|one| one.is_failure)
     }
+}
+
+/// Why processes of a trace failed, and how many there are.
+fn failures(trace: &TraceResults, subject: MatrixSubject) -> (Vec<&str>, usize) {
+    let processes = trace.processes.iter();
+    let own: Vec<_> = processes.filter(|one| one.subject == subject).collect();
+    let failed = own.iter().filter_map(|one| one.failure.as_deref());
+    (failed.collect(), own.len())
 }
 
 /// The probabilities of a row, before they are adjusted.
@@ -401,52 +428,53 @@ fn replay_row(trace: &TraceResults, others: &[(String, Results)]) -> ReplayRow {
 
 /// What is not equal, so that changes may have other causes than the one that is looked for.
 pub(super) fn differences(first: &Results, other: &Results, label: &str) -> Vec<String> {
-    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
-    let clock = |file: &Results| {
-        let states = file.before.iter().chain(&file.after);
-        let lowered: Vec<String> = states.flat_map(|state| state.lowered.clone()).collect();
-        match lowered.first() {
-            Some(why) => format!("clocks were lowered ({why})"),
-            None => "clocks were not lowered".to_owned(),
-        }
-    };
-    let facts: [(&str, fn(&Results) -> String); 3] = [
-        ("GPUs", |file| file.machine.gpus.join(", ")),
-        ("processors", |file| file.machine.cpus.to_string()),
-        ("cutape", |file| file.cutape.clone()),
-    ];
-    let versions: [(&str, fn(&Machine) -> &Option<String>); 3] = [
-        ("driver", |machine| &machine.driver_version),
-        ("CUDA", |machine| &machine.cuda),
-        ("processor", |machine| &machine.cpu),
-    ];
-    let facts = facts.iter().map(|(what, of)| (*what, of(first), of(other)));
-    let versions = versions.iter().map(|(what, of)| {
-        let of = |file: &Results| shown(of(&file.machine));
-        (*what, of(first), of(other))
-    });
-    let settings = |file: &Results| {
-        let settings = &file.settings;
-        let restore = if settings.restore {
-            ""
-        } else {
-            ", memory not restored"
-        };
-        format!(
-            "{} rounds of {} samples in {} s{restore}",
-            settings.rounds, settings.samples, settings.measure_seconds
-        )
-    };
-    let others = [
-        ("state", clock(first), clock(other)),
-        ("measured", settings(first), settings(other)),
-    ];
+    let facts = circumstances(first).into_iter().zip(circumstances(other));
     facts
-        .chain(versions)
-        .chain(others)
-        .filter(|(_, before, after)| before != after)
-        .map(|(what, before, after)| format!("{label}: {what}: {after}; before: {before}"))
+        .filter(|(before, after)| before != after)
+        .map(|((what, before), (_, after))| format!("{label}: {what}: {after}; before: {before}"))
         .collect()
+}
+
+/// Under which circumstances a file was measured: what, and its value.
+fn circumstances(file: &Results) -> [(&'static str, String); 8] {
+    let Machine {
+        cpu,
+        cpus,
+        driver_version,
+        cuda,
+        gpus,
+        ..
+    } = &file.machine;
+    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let settings = &file.settings;
+    let restored = match settings.restore {
+        true => "",
+        false => ", memory not restored",
+    };
+    let mut states = file.before.iter().chain(&file.after);
+    let lowered = states.find_map(|state| state.lowered.first());
+    [
+        ("GPUs", gpus.join(", ")),
+        ("driver", shown(driver_version)),
+        ("CUDA", shown(cuda)),
+        ("processor", shown(cpu)),
+        ("processors", cpus.to_string()),
+        ("cutape", file.cutape.clone()),
+        (
+            "measured",
+            format!(
+                "{} rounds of {} samples in {} s{restored}",
+                settings.rounds, settings.samples, settings.measure_seconds
+            ),
+        ),
+        (
+            "clocks",
+            match lowered {
+                Some(why) => format!("lowered ({why})"),
+                None => "not lowered".to_owned(),
+            },
+        ),
+    ]
 }
 
 /// Its name in reports.
@@ -554,15 +582,25 @@ pub(crate) mod tests {
     fn what_is_missing_has_a_reason() {
         let times = [100.0, 100.1];
         let measured = || vec![benchmark("trace", &times)];
+        let crash = Process {
+            failure: Some("killed by SIGSEGV".to_owned()),
+            ..Process::default()
+        };
         let failed = TraceResults {
-            processes: vec![Process {
-                failure: Some("killed by SIGSEGV".to_owned()),
-                ..Process::default()
-            }],
+            processes: vec![crash.clone()],
             ..trace("a", Vec::new())
+        };
+        let partly_failed = TraceResults {
+            processes: vec![Process::default(), crash, Process::default()],
+            ..trace("a", measured())
         };
         for (after, reason, is_failure) in [
             (failed, "killed by SIGSEGV", true),
+            (
+                partly_failed,
+                "1 of 3 processes failed: killed by SIGSEGV",
+                true,
+            ),
             (trace("a", Vec::new()), "not measured there", false),
             (
                 trace("b", measured()),

@@ -71,8 +71,8 @@ pub struct TrendPoint {
 pub struct TrendChange {
     /// The number of the first file after it.
     pub file: usize,
-    /// The change as a fraction, with a 95 % interval: of the times up to the next change from those
-    /// since the last one.
+    /// The change as a fraction, with a 95 % interval: of the times up to the next change from
+    /// those since the last one.
     pub change: Estimate,
     /// Whether it has become slower.
     pub is_slower: bool,

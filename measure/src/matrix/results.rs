@@ -17,8 +17,8 @@ pub const SCHEMA: &str = "1.0";
 
 /// The name of the benchmark of all calls.
 pub(crate) const WHOLE_TRACE: &str = "trace";
-/// How much the samples of a process deviate from each other at most, as a fraction, if the host has no
-/// part in them (assumed; 0.04 % for a kernel on an H200).
+/// How much the samples of a process deviate from each other at most, as a fraction, if the host
+/// has no part in them (assumed; 0.04 % for a kernel on an H200).
 const STEADY: f64 = 0.002;
 
 /// What one machine measured.
@@ -297,8 +297,8 @@ impl MatrixBenchmark {
     /// What its processes measured; `None` without samples.
     pub(super) fn level(&self) -> Option<Level> {
         let samples = self.samples();
-        // In the time of several calls there may be gaps in which the device waits for the host; then
-        // its samples differ.
+        // In the time of several calls there may be gaps in which the device waits for the host;
+        // then its samples differ.
         let may_have_gaps = self.name == WHOLE_TRACE
             && statistics::deviation(&samples).is_none_or(|deviation| deviation > STEADY);
         let least = match self.clock == Clock::Host || may_have_gaps {

@@ -8,21 +8,21 @@
 //! Of many comparisons some are significant by chance. [`holm`] adjusts for that: at level
 //! [`ALPHA`], the probability that even one of a comparison's accusations is false is at most
 //! [`ALPHA`], however the benchmarks depend on each other (kernels of a process do). A gate needs
-//! that. Procedures that bound the share of false findings (Benjamini-Hochberg) find more, and would
-//! let a build fail for a false one.
+//! that. Procedures that bound the share of false findings (Benjamini-Hochberg) find more, and
+//! would let a build fail for a false one.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The probability of a false accusation that is accepted, over all benchmarks of a comparison. A gate
-/// that runs each day may be wrong once in three years.
+/// The probability of a false accusation that is accepted, over all benchmarks of a comparison. A
+/// gate that runs each day may be wrong once in three years.
 pub(super) const ALPHA: f64 = 0.001;
 
 /// The least relative deviation between processes that is assumed (0.05 %): clocks are coarse, so
 /// that processes with equal medians differ by more than nothing.
 pub(super) const LEAST_SPREAD: f64 = 0.0005;
-/// The same where the host has a part in a time. Few processes do not show that these have modes: on
-/// an H200 (580.159.04), a trace of JAX took in each of six processes one of two times that are 20 %
-/// apart.
+/// The same where the host has a part in a time. Few processes do not show that these have modes:
+/// on an H200 (580.159.04), a trace of JAX took in each of six processes one of two times that are
+/// 20 % apart.
 pub(super) const LEAST_HOST_SPREAD: f64 = 0.1;
 
 /// The most changes of a benchmark that are looked for along files.
@@ -67,8 +67,8 @@ pub(super) struct Difference {
     pub faster: f64,
 }
 
-/// The level of the samples of several processes, which are assumed to deviate from each other by the
-/// fraction `least` at least; `None` if one of them has no samples.
+/// The level of the samples of several processes, which are assumed to deviate from each other by
+/// the fraction `least` at least; `None` if one of them has no samples.
 pub(super) fn level(processes: &[&[f64]], least: f64) -> Option<Level> {
     let each: Option<Vec<_>> = processes.iter().map(|samples| process(samples)).collect();
     let each = each.filter(|each| !each.is_empty())?;
@@ -83,8 +83,8 @@ pub(super) fn level(processes: &[&[f64]], least: f64) -> Option<Level> {
     })
 }
 
-/// Compares two levels; `threshold` is the fraction from which a difference matters. `None` if one of
-/// them is of a single process, which does not say how much processes differ.
+/// Compares two levels; `threshold` is the fraction from which a difference matters. `None` if one
+/// of them is of a single process, which does not say how much processes differ.
 pub(super) fn difference(before: &Level, after: &Level, threshold: f64) -> Option<Difference> {
     if before.freedom < 1.0 || after.freedom < 1.0 {
         return None;
@@ -97,13 +97,13 @@ pub(super) fn difference(before: &Level, after: &Level, threshold: f64) -> Optio
     Some(tested(after.log - before.log, variance, freedom, threshold))
 }
 
-/// Where levels, measured one after the other, change: numbers of the first level after each change,
-/// with the change from the levels before it, up to the change before that.
+/// Where levels, measured one after the other, change: numbers of the first level after each
+/// change, with the change from the levels before it, up to the change before that.
 ///
-/// For each number of changes, the places are those that leave the least squares. The largest number
-/// counts of which all changes are significant at `alpha`. If levels differ between changes by more
-/// than their processes do, levels are the units of the tests and not processes, so that noise from
-/// file to file is no change. A quarter of the levels can be changes, and at least one.
+/// For each number of changes, the places are those that leave the least squares. The largest
+/// number counts of which all changes are significant at `alpha`. If levels differ between changes
+/// by more than their processes do, levels are the units of the tests and not processes, so that
+/// noise from file to file is no change. A quarter of the levels can be changes, and at least one.
 pub(super) fn steps(levels: &[Level], threshold: f64, alpha: f64) -> Vec<(usize, Difference)> {
     if levels.len() < 2 || levels.iter().any(|level| level.freedom < 1.0) {
         return Vec::new();
@@ -234,8 +234,8 @@ pub(super) fn holm(probabilities: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Cliff's delta, an effect size that assumes no distribution: the share of pairs of samples in which
-/// the later one is slower, less the share in which it is faster. From -1 to 1.
+/// Cliff's delta, an effect size that assumes no distribution: the share of pairs of samples in
+/// which the later one is slower, less the share in which it is faster. From -1 to 1.
 pub(super) fn effect(before: &[f64], after: &[f64]) -> f64 {
     let mut sorted = before.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -334,9 +334,13 @@ fn squares(sorted: &[f64], split: usize) -> f64 {
     of(low) + of(high)
 }
 
-/// The probability that Student's t exceeds a value; one if there is no such distribution.
+/// The probability that Student's t exceeds a value; one if there is no such value or distribution,
+/// as for times that no clock measures.
 fn t_above(value: f64, freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| t.sf(value))
+    match StudentsT::new(0.0, 1.0, freedom) {
+        Ok(t) if value.is_finite() => t.sf(value),
+        _ => 1.0,
+    }
 }
 
 /// The value that Student's t exceeds with a probability of 2.5 %.
@@ -366,8 +370,8 @@ mod tests {
         }
     }
 
-    /// How times vary: between processes, within one, whether few samples are much slower, and how far
-    /// two modes are apart of which each process has one.
+    /// How times vary: between processes, within one, whether few samples are much slower, and how
+    /// far two modes are apart of which each process has one.
     #[derive(Clone, Copy, Debug)]
     struct Noise {
         between: f64,
@@ -416,7 +420,8 @@ mod tests {
         rounds.iter().map(Vec::as_slice).collect()
     }
 
-    /// The least adjusted probability that a benchmark is slower, in each of some comparisons of five.
+    /// The least adjusted probability that a benchmark is slower, in each of some comparisons of
+    /// five.
     fn comparisons(noise: Noise, change: f64, threshold: f64, rounds: usize) -> Vec<f64> {
         let mut dice = Dice(7);
         let least = match noise.modes {
@@ -489,6 +494,8 @@ mod tests {
         assert!(difference(&more, &more, 0.02).is_some());
         assert_eq!((level(&[], 0.0), level(&[&[]], 0.0)), (None, None));
         assert_eq!(level(&[&[0.0]], 0.0), None, "no logarithm");
+        let absurd = level(&[&[1e-300, 1e300], &[f64::MAX, f64::MIN_POSITIVE]], 0.0).unwrap();
+        assert!(difference(&absurd, &more, 0.02).unwrap().slower > ALPHA);
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl History {
     }
 }
 
-/// `agrees (15 calls, 2 left out)`.
+/// `replays (15 calls, 2 left out)`.
 fn replay_text(replay: &Replayed) -> String {
     let calls = quantity::count(replay.calls_replayed, "call");
     let left_out = match replay.left_out {
