@@ -180,6 +180,12 @@ fn edits_that_are_not_possible(folder: &Path) {
             &["--batch-copies", "cuMemcpyHtoDAsync"],
             "not possible: no two of the calls are linear copies",
         ),
+        // The driver refuses it.
+        (
+            "shape",
+            &["--launch-shape", "work=1x2048"],
+            "cuLaunchKernel returned CUDA_ERROR_INVALID_VALUE",
+        ),
         // The program writes what a copy may still read.
         (
             "rewrite fixed",
