@@ -202,7 +202,8 @@ impl<'a> Model<'a> {
         let mut entered = 0;
         for step in self.within(change) {
             let call = step.call;
-            if change.dropped.contains(&call) && step.work.is_empty() {
+            let waits = step.facts.is_some_and(|facts| facts.is_wait);
+            if change.dropped.contains(&call) && waits && step.work.is_empty() {
                 now = now.saturating_add(pause(change, call));
                 continue;
             }
@@ -227,10 +228,7 @@ impl<'a> Model<'a> {
                     share: self.share(work),
                     areas,
                 });
-                let mut after = device.needed(step.facts);
-                if joins(&change.batched) {
-                    after = after.max(device.end(work.stream).saturating_sub(self.gap));
-                }
+                let after = device.needed(step.facts);
                 done = device.run(self, work.stream, (entered, after), lasts, beside);
             }
             if let Some(&stream) = stream.as_ref() {
@@ -244,7 +242,7 @@ impl<'a> Model<'a> {
                 false => self.spent(step, is_pinned, change),
             };
             now = now.saturating_add(spent);
-            if step.facts.is_some_and(|facts| facts.is_wait) {
+            if waits {
                 let awaited = match step.work.is_empty() {
                     true => device.awaited(step.facts),
                     false => done,

@@ -12,6 +12,7 @@ cutape_tests::tests![
     edits_that_are_not_possible,
     a_wrong_result_is_no_gain,
     gains_are_predicted_and_measured,
+    a_profile_has_what_predictions_need,
     what_is_wrong_with_the_options_is_said,
 ];
 
@@ -180,6 +181,12 @@ fn edits_that_are_not_possible(folder: &Path) {
             &["--batch-copies", "cuMemcpyHtoDAsync"],
             "not possible: no two of the calls are linear copies",
         ),
+        // The driver refuses it.
+        (
+            "shape",
+            &["--launch-shape", "work=1x2048"],
+            "cuLaunchKernel returned CUDA_ERROR_INVALID_VALUE",
+        ),
         // The program writes what a copy may still read.
         (
             "rewrite fixed",
@@ -280,6 +287,42 @@ fn gains_are_predicted_and_measured(folder: &Path) {
             assert!(gain > 12.0, "{what}: {gain} ms: {tried}");
         }
     }
+}
+
+fn a_profile_has_what_predictions_need(folder: &Path) {
+    let facts = |case: &str| {
+        let trace = recorded(folder, case);
+        let command = [&"profile" as &dyn AsRef<_>, &trace, &"--driver", &"null"];
+        let output = run(parts().cutape(&command).args(["--format", "json"]));
+        output.assert_code(0);
+        json(&output)["calls"].clone()
+    };
+    let of = |calls: &Value, function: &str, member: &str| -> Vec<(u64, Vec<u64>)> {
+        let calls = calls.as_object().unwrap().iter();
+        let calls = calls.filter(|(_, facts)| facts["function"] == function);
+        let mut rows: Vec<_> = calls
+            .map(|(call, facts)| {
+                let values = facts[member].as_array().into_iter().flatten();
+                let values = values.map(|value| value.as_u64().unwrap()).collect();
+                (call.parse().unwrap(), values)
+            })
+            .collect();
+        rows.sort();
+        rows
+    };
+    // A wait is for the launch before it.
+    let waits = of(&facts("wait"), "cuStreamSynchronize", "awaits");
+    assert_eq!(waits.len(), 5);
+    for (call, awaits) in waits {
+        assert_eq!(awaits, [call - 1]);
+    }
+    // Four kernels in turns, each with memory of its own.
+    let launches = of(&facts("serial"), "cuLaunchKernel", "areas");
+    let areas: Vec<&Vec<u64>> = launches.iter().skip(1).map(|launch| &launch.1).collect();
+    assert!(areas.iter().all(|areas| areas.len() == 1), "{areas:?}");
+    let distinct: std::collections::BTreeSet<_> = areas.iter().take(4).collect();
+    assert_eq!((areas.len(), distinct.len()), (20, 4), "{areas:?}");
+    assert_eq!(areas[..4], areas[4..8]);
 }
 
 fn what_is_wrong_with_the_options_is_said(folder: &Path) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use cutape_render::quantity;
+
 use super::edited::{Edited, Known};
 use super::hazards::{self, is_wait};
 use super::job::{Applied, WhatIf};
@@ -42,6 +44,6 @@ pub(super) fn apply(
     Ok(Applied {
         edit: "drop-sync".to_owned(),
         calls: dropped,
-        what: format!("{dropped} waits left out"),
+        what: format!("{} left out", quantity::count(dropped, "wait")),
     })
 }

@@ -228,3 +228,186 @@ pub(super) fn unproven(
          left out; what {name} (call {call}) brings, not {until}"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use cutape_registry::function;
+
+    use super::*;
+
+    /// A step of a program, its number the call.
+    #[derive(Clone, Copy)]
+    enum Of {
+        /// A copy to the host on a stream: address, whether the memory is page-locked.
+        Bring(u64, u64, bool),
+        /// A copy from the host.
+        Read(u64, u64),
+        /// The program writes.
+        Write(u64),
+        Wait(u64),
+        WaitForAll,
+        Record(u64, u64),
+        WaitIn(u64, u64),
+        WaitForEvent(u64),
+    }
+    use Of::{Bring, Read, Record, Wait, WaitForAll, WaitForEvent, WaitIn, Write};
+
+    const LENGTH: u64 = 64;
+
+    fn program(steps: &[Of]) -> (Vec<Step>, BTreeMap<u64, HostSide>) {
+        let mut host = BTreeMap::new();
+        let call = |index: u64, name: &str, args: &[u64]| {
+            Step::Call(Issued {
+                index,
+                function: function(name).unwrap(),
+                args: args.to_vec(),
+                context: 1,
+            })
+        };
+        let side = |recorded, argument, is_pinned| HostSide {
+            recorded,
+            live: recorded,
+            length: LENGTH,
+            argument,
+            is_written: argument == 0,
+            is_pinned,
+            is_async: true,
+        };
+        let steps = steps.iter().zip(0..).map(|(&of, index)| match of {
+            Bring(stream, at, is_pinned) => {
+                host.insert(index, side(at, 0, is_pinned));
+                call(index, "cuMemcpyDtoHAsync_v2", &[at, 0, LENGTH, stream])
+            }
+            Read(stream, at) => {
+                host.insert(index, side(at, 1, true));
+                call(index, "cuMemcpyHtoDAsync_v2", &[0, at, LENGTH, stream])
+            }
+            Write(address) => Step::Store {
+                address,
+                bytes: vec![0; 8],
+            },
+            Wait(stream) => call(index, "cuStreamSynchronize", &[stream]),
+            WaitForAll => call(index, "cuCtxSynchronize", &[]),
+            Record(event, stream) => call(index, "cuEventRecord", &[event, stream]),
+            WaitIn(stream, event) => call(index, "cuStreamWaitEvent", &[stream, event, 0]),
+            WaitForEvent(event) => call(index, "cuEventSynchronize", &[event]),
+        });
+        (steps.collect(), host)
+    }
+
+    #[test]
+    fn host_memory_needs_waits() {
+        for (what, steps, expected) in [
+            (
+                "a wait between",
+                &[Bring(5, 0x100, true), Wait(5), Read(6, 0x100)][..],
+                &[][..],
+            ),
+            ("none", &[Bring(5, 0x100, true), Read(6, 0x100)], &[(0, 1)]),
+            (
+                "other memory",
+                &[Bring(5, 0x100, true), Read(6, 0x140)],
+                &[],
+            ),
+            (
+                "pageable memory",
+                &[Bring(5, 0x100, false), Read(6, 0x100)],
+                &[],
+            ),
+            (
+                "another stream's wait",
+                &[Bring(5, 0x100, true), Wait(6), Read(6, 0x100)],
+                &[(0, 2)],
+            ),
+            ("two copies read", &[Read(5, 0x100), Read(6, 0x100)], &[]),
+            (
+                "the program writes what is read",
+                &[Read(5, 0x100), Write(0x110), Wait(5), Write(0x110), Wait(5)],
+                &[(0, 2)],
+            ),
+            (
+                "an event of its stream",
+                &[
+                    Bring(5, 0x100, true),
+                    Record(9, 5),
+                    WaitForEvent(9),
+                    Read(6, 0x100),
+                ],
+                &[],
+            ),
+            (
+                "an event before it",
+                &[
+                    Record(9, 5),
+                    Bring(5, 0x100, true),
+                    WaitForEvent(9),
+                    Read(6, 0x100),
+                ],
+                &[(1, 3)],
+            ),
+            (
+                "the wait of a stream that waits for its event",
+                &[
+                    Bring(5, 0x100, true),
+                    Record(9, 5),
+                    WaitIn(6, 9),
+                    Wait(6),
+                    Read(6, 0x100),
+                ],
+                &[],
+            ),
+            (
+                "of all",
+                &[Bring(5, 0x100, true), WaitForAll, Bring(5, 0x100, true)],
+                &[],
+            ),
+        ] {
+            let (steps, host) = program(steps);
+            let found: Vec<_> = of(&steps, &host)
+                .into_iter()
+                .map(|hazard| (hazard.first, hazard.second))
+                .collect();
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_copies_bring_is_proven_by_a_later_wait() {
+        let steps = [
+            Bring(5, 0x100, true),
+            Wait(5),
+            Bring(5, 0x200, true),
+            Wait(5),
+            WaitForAll,
+        ];
+        for (dropped, expected) in [
+            (&[][..], None),
+            (
+                &[1],
+                Some(
+                    "1 copies to the host bring at the waits that are left out; what cuMemcpyDtoHAsync_v2 (call 0) brings, not before cuStreamSynchronize (call 3)",
+                ),
+            ),
+            (
+                &[1, 3],
+                Some(
+                    "2 copies to the host bring at the waits that are left out; what cuMemcpyDtoHAsync_v2 (call 0) brings, not before cuCtxSynchronize (call 4)",
+                ),
+            ),
+            (
+                &[1, 3, 4],
+                Some(
+                    "2 copies to the host bring at the waits that are left out; what cuMemcpyDtoHAsync_v2 (call 0) brings, not without another wait",
+                ),
+            ),
+        ] {
+            let (steps, host) = program(&steps);
+            let found = unproven(&steps, &host, &dropped.iter().copied().collect());
+            let ends = |text: &str| found.as_deref().is_some_and(|found| found.ends_with(text));
+            assert!(
+                expected.map_or(found.is_none(), ends),
+                "{dropped:?}: {found:?}"
+            );
+        }
+    }
+}

@@ -30,11 +30,13 @@ impl Noted {
         next: &Decoded<'t>,
         steps: &[Step],
     ) {
-        let own =
-            |step: &&Step| matches!(step, Step::Call(issued) if issued.index == next.call.index);
-        let Some(Step::Call(issued)) = steps.iter().rev().find(own) else {
-            return;
-        };
+        // The last call of the steps, if it is this one.
+        let mut calls = steps.iter().rev().filter_map(|step| match step {
+            Step::Call(issued) => Some(issued),
+            _ => None,
+        });
+        let last = calls.next().filter(|one| one.index == next.call.index);
+        let Some(issued) = last else { return };
         if let Some(side) = HostSide::of(player, next, issued) {
             self.host.insert(issued.index, side);
         }

@@ -69,39 +69,36 @@ pub(in crate::rerun) fn run(
     let (after, twice) = (copied(&recorded), snapshot.changes(api)?);
     let known = Known { player, noted };
     let mut edited = Edited::new(steps, &recorded);
-    let applied = edits::apply(&mut edited, known, job);
-    let measured = match applied {
+    let possible = edits::apply(&mut edited, known, job).and_then(|applied| {
+        tried.applied = applied;
+        hazard(steps, &recorded, &edited).map_or(Ok(()), Err)
+    });
+    tried.conditions = std::mem::take(&mut edited.conditions);
+    let is_possible = possible.is_ok();
+    let ran = possible.and_then(|()| runner.run(&edited.steps, snapshot, &edited.host));
+    match ran {
+        Ok(_) => {
+            let compared = Compared {
+                copies: [before, after],
+                memory: [once, twice],
+                tolerance,
+            };
+            runner.compare(&edited, &recorded, snapshot, compared, &mut tried)?;
+            runner.time(job, steps, &edited, snapshot, &mut tried)?;
+        }
         Err(why) => {
             tried.refused = Some(why);
-            Ok(())
-        }
-        Ok(applied) => {
-            tried.applied = applied;
-            tried.refused = hazard(steps, &recorded, &edited);
-            tried.conditions = std::mem::take(&mut edited.conditions);
-            match tried.refused {
-                Some(_) => Ok(()),
-                None => {
-                    let compared = Compared {
-                        copies: [before, after],
-                        memory: [once, twice],
-                        tolerance,
-                    };
-                    runner
-                        .compare(&edited, &recorded, snapshot, compared, &mut tried)
-                        .and_then(|()| runner.time(job, steps, &edited, snapshot, &mut tried))
-                }
+            if is_possible {
+                // A call has failed: the context may be unusable, and the process ends anyway.
+                return Ok(tried);
             }
         }
-    };
-    // After a failure the context may be unusable, and the process ends anyway.
-    if measured.is_ok() {
-        runner.wait()?;
-        edited.made.release(api);
-        let restored = api.set_current(current);
-        restored.map_err(|code| format!("cuCtxSetCurrent returned {}", result_name(code)))?;
     }
-    measured.map(|()| tried)
+    runner.wait()?;
+    edited.made.release(api);
+    let restored = api.set_current(current);
+    restored.map_err(|code| format!("cuCtxSetCurrent returned {}", result_name(code)))?;
+    Ok(tried)
 }
 
 /// Host memory that the edited calls use while a copy may be on its way, and the recorded ones do
@@ -197,7 +194,7 @@ impl Runner<'_, '_> {
         Ok(lasted)
     }
 
-    /// Runs the edited calls and compares what they leave.
+    /// Compares what the edited calls have left.
     fn compare(
         &self,
         edited: &Edited,
@@ -212,7 +209,6 @@ impl Runner<'_, '_> {
             memory: [once, twice],
             tolerance,
         } = compared;
-        self.run(&edited.steps, snapshot, &edited.host)?;
         let copies = copied(&edited.host);
         let memory = snapshot.changes(api)?;
         let mut add = |what: String, length: usize, is_steady: bool, mismatch| {
