@@ -105,23 +105,33 @@ fn is_to_host(work: &Work) -> bool {
     work.kind == WorkKind::Copy && work.name.starts_with("device-to-host")
 }
 
-/// Functions that do nothing but wait, where later work follows and no copy to the host came before:
-/// the program may need what that has brought.
+/// Functions that do nothing but wait, where later work of the same stream follows and no copy to the
+/// host came before: the program may need what that has brought. Work of another stream may need the
+/// wait.
 fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
     let by_call = work_by_call(run);
     let mut found: BTreeMap<&str, (BTreeSet<u64>, u64)> = BTreeMap::new();
     let mut brings = false;
-    let last = by_call.keys().next_back().copied().unwrap_or(0);
+    // Streams with work since the last wait, and the last wait with those before it.
+    let mut streams: BTreeSet<u32> = BTreeSet::new();
+    let mut last: Option<(u64, BTreeSet<u32>)> = None;
     for (&call, facts) in &profile.calls {
-        let work = by_call.get(&call);
-        brings |= work.is_some_and(|work| work.iter().any(|work| is_to_host(work)));
-        if !facts.is_wait || work.is_some() {
-            continue;
-        }
-        let (droppable, all) = found.entry(&facts.function).or_default();
-        *all += 1;
-        if !std::mem::take(&mut brings) && call < last {
-            droppable.insert(call);
+        if let Some(work) = by_call.get(&call) {
+            brings |= work.iter().any(|work| is_to_host(work));
+            streams.extend(work.iter().map(|work| work.stream));
+            if let Some((wait, awaited)) = &last
+                && awaited.is_superset(&streams)
+                && awaited.len() == 1
+            {
+                let waited = profile.function(*wait);
+                let (droppable, _) = found.entry(waited).or_default();
+                droppable.insert(*wait);
+            }
+            last = None;
+        } else if facts.is_wait {
+            found.entry(&facts.function).or_default().1 += 1;
+            let awaited = std::mem::take(&mut streams);
+            last = (!std::mem::take(&mut brings)).then_some((call, awaited));
         }
     }
     let found = found.into_iter();
@@ -470,6 +480,28 @@ mod tests {
         let run = &profile.runs[0];
         let found = advice(&profile, run, &CriticalPath::of(&profile, run));
         assert!(found.is_empty(), "{found:#?}");
+    }
+
+    #[test]
+    fn waits_that_another_stream_needs_are_no_advice() {
+        // In turns: a kernel on stream 1, a wait, a kernel on another stream or the same, a wait.
+        for (other, expected) in [(1, true), (2, false)] {
+            let (mut work, mut calls, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+            for turn in 0..100 {
+                let (call, now) = (2 * turn, turn * 20_000);
+                let on = if turn % 2 == 0 { 1 } else { other };
+                work.push(Work {
+                    stream: on,
+                    ..kernel("work", call, now + 4_000, now + 14_000)
+                });
+                calls.push(host(call, now, now + 2_000));
+                calls.push(host(call + 1, now + 2_000, now + 17_000));
+                waits.push(call + 1);
+            }
+            let profile = profile(work, calls, &waits);
+            let found = super::waits(&profile, &profile.runs[0]);
+            assert_eq!(!found.is_empty(), expected, "stream {other}");
+        }
     }
 
     #[test]

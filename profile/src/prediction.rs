@@ -21,6 +21,8 @@ const PINNED_BYTES_PER_SECOND: f64 = 25e9;
 /// From the end of work to the begin of the next on its stream, in nanoseconds, where no work was
 /// enqueued early enough to tell (assumed).
 const GAP_NS: u64 = 500;
+/// Gaps that fewer than one in so many pieces of work show are not those of the device.
+const FEW_OF: usize = 20;
 /// How much of the device kernels may fill that run at the same time.
 const WHOLE: f64 = 1.0;
 /// How much work of a stream may be beside other work at the same time.
@@ -183,7 +185,9 @@ impl<'a> Model<'a> {
         let late = |one: &&(u64, u64, u64)| one.0 >= one.1 + self.latency;
         let gaps = followed.iter().filter(late);
         let gaps: Vec<u64> = gaps.map(|one| one.2.saturating_sub(one.0)).collect();
-        self.gap = match gaps.is_empty() {
+        // A few may have waited for their calls all the same.
+        let are_few = gaps.len() * FEW_OF < followed.len() || gaps.is_empty();
+        self.gap = match are_few {
             // No more than where it was seen.
             true => apart
                 .into_iter()

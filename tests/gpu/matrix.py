@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import run
 from run import ROOT, Ended, machine
 
 SOURCE = Path(__file__).resolve().parent / "bench_kernel.cu"
@@ -162,5 +163,7 @@ def main():
     return 1 if matrix.wrong else 0
 
 
+# All rounds of a corpus are one process.
+run.TIMEOUT = 600
 if __name__ == "__main__":
     sys.exit(main())

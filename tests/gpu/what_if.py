@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+ROUNDS = int(os.environ.get("ROUNDS", "11"))
 TOLERANCE = 0.10
 # Case: turns of the loop, edit, set or value, the edits that name the cause.
 CASES = {
