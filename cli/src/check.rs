@@ -4,6 +4,7 @@ mod filter;
 mod folder;
 mod forked;
 mod live;
+mod measured;
 mod pass;
 mod proven;
 mod ranges;
@@ -20,6 +21,7 @@ use cutape_analyzer::{Confidence, FindingLimits, Severity, Suppressions};
 use cutape_format::{Call, Trace};
 
 pub(crate) use self::filter::{Choice, FindingFilter};
+use self::measured::Measure;
 use self::report::Format;
 pub(crate) use self::selection::Rules;
 use cutape_recording::Recording;
@@ -84,6 +86,13 @@ pub(crate) struct Arguments {
     /// Findings that `race --report` proved are errors.
     #[arg(long, value_name = "FILE", conflicts_with = "program")]
     proven: Option<PathBuf>,
+    /// Measure what the advice of findings about performance would gain, as `what-if`
+    /// does: needs a GPU.
+    #[arg(long, verbatim_doc_comment, conflicts_with = "program")]
+    measure: bool,
+    /// The driver that --measure calls: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH", requires = "measure")]
+    driver: Option<PathBuf>,
     /// Print findings of every class: also probes, expected errors, teardown.
     /// They all affect the exit status.
     #[arg(long, verbatim_doc_comment)]
@@ -215,6 +224,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     )?;
     filter.allows_incomplete = arguments.allow_incomplete;
     filter.proven.clone_from(&arguments.proven);
+    filter.measure = arguments.measure.then(|| Measure {
+        driver: arguments.driver.clone(),
+    });
     if arguments.output.is_some() && arguments.program.is_empty() {
         return Err(Failure::unusable(
             "-o keeps the trace of a program given after --; to write findings to a file use \
@@ -306,6 +318,7 @@ fn check_file(
             part.why
         );
     }
+    filter.measure_findings(path)?;
     filter.release();
     checked.report_unrecorded(&trace);
     Ok(trace)

@@ -60,6 +60,7 @@ mod text_table;
 mod trim;
 #[cfg(test)]
 mod verb_lists;
+mod verb_process;
 mod view;
 mod what_if;
 mod why;

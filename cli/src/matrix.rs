@@ -1,7 +1,6 @@
 //! `cutape matrix`: measures many traces in several processes each, and compares the results of
 //! machines, drivers, libraries or commits.
 
-mod process;
 mod run;
 
 use std::fs::{self, File};

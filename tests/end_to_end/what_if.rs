@@ -14,6 +14,7 @@ cutape_tests::tests![
     gains_are_predicted_and_measured,
     a_profile_has_what_predictions_need,
     what_is_wrong_with_the_options_is_said,
+    check_measures_what_advice_gains,
 ];
 
 /// The program with the slownesses.
@@ -369,3 +370,37 @@ const OTHER_KERNEL: &str = "\
  ret;
 }
 ";
+
+fn check_measures_what_advice_gains(folder: &Path) {
+    // Turns, and what the advice then says; the memory of the last has no other place.
+    for (case, turns, rule, expected) in [
+        (
+            "wait",
+            "70",
+            "performance-sync-in-hot-loop",
+            "Measured: 70 waits left out: ",
+        ),
+        (
+            "pageable",
+            "40",
+            "performance-pageable-copy",
+            "Measured: 40 copies of 167772160 bytes with page-locked memory: ",
+        ),
+    ] {
+        let trace = folder.join(case).with_extension("cutape");
+        run(&mut record(&trace, &[], &[program(), case, turns])).assert(0);
+        let mut check =
+            parts().cutape(&[&"check", &trace, &"--rules", &rule, &"--format", &"json"]);
+        let plain = run(&mut check);
+        plain.assert(0);
+        assert!(!plain.stdout.contains("easured: "), "{}", plain.stdout);
+        check.args(["--measure", "--driver", "null"]);
+        let output = run(&mut check);
+        output.assert(0);
+        let document: Value = serde_json::from_str(&output.stdout).unwrap();
+        let advice = document["findings"][0]["advice"].as_str().unwrap();
+        for part in [expected, ", the same bytes. (cutape what-if "] {
+            assert!(advice.contains(part), "{part}: {advice}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ use cutape_analyzer::{
 };
 use cutape_format::{Call, Trace};
 
+use super::measured::Measure;
 use super::selection::{Rules, Selection};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
@@ -75,6 +76,8 @@ pub(crate) struct FindingFilter {
     pub(crate) allows_incomplete: bool,
     /// `--proven`: a report of `race`.
     pub(super) proven: Option<PathBuf>,
+    /// `--measure`.
+    pub(super) measure: Option<Measure>,
 }
 
 impl FindingFilter {
@@ -110,6 +113,7 @@ impl FindingFilter {
             state: Completeness::default(),
             allows_incomplete: false,
             proven: None,
+            measure: None,
         })
     }
 
@@ -120,6 +124,14 @@ impl FindingFilter {
             findings: self.list.findings.len(),
             omitted: self.list.omitted.clone(),
         });
+    }
+
+    /// With `--measure`: adds what their advice gains to the findings since [`Self::hold`].
+    pub(super) fn measure_findings(&mut self, trace: &Path) -> Result<(), Failure> {
+        let Some((measure, held)) = self.measure.as_ref().zip(self.held.as_ref()) else {
+            return Ok(());
+        };
+        measure.add_to(self.list.findings.iter_mut().skip(held.findings), trace)
     }
 
     /// Prints the text held back, and later text immediately.

@@ -19,8 +19,12 @@ use cutape_terminal::progress::{Progress, Unit};
 use cutape_terminal::{input, library, message, output};
 use serde::Deserialize;
 
-use super::{Arguments, process};
+use super::Arguments;
 use crate::bench::Clocks;
+use crate::verb_process as process;
+
+/// Where `replay` and `bench` write theirs.
+const REPORT: &str = "--report";
 
 /// What `bench --report` writes, as far as it is kept.
 #[derive(Deserialize)]
@@ -272,6 +276,7 @@ impl Runner<'_> {
         let ended = process::run::<cutape_replay::Report>(
             &self.program,
             &words,
+            REPORT,
             &self.folder,
             self.limit(),
         )?;
@@ -342,7 +347,8 @@ impl Runner<'_> {
         for replaced in &arguments.replace {
             words.extend(["--replace".into(), replaced.into()]);
         }
-        let ended = process::run::<Bench>(&self.program, &words, &self.folder, self.limit())?;
+        let ended =
+            process::run::<Bench>(&self.program, &words, REPORT, &self.folder, self.limit())?;
         let (measured, mismatches, failure) = match ended.report {
             Ok(bench) => (bench.benchmarks, bench.mismatches.len() as u64, None),
             Err(why) => (Vec::new(), 0, Some(why)),

@@ -16,26 +16,28 @@ use serde::de::DeserializeOwned;
 const LONGEST_REASON: usize = 500;
 
 /// How a process ended.
-pub(super) struct Ended<R> {
+pub(crate) struct Ended<R> {
     /// Its report, or why there is none.
-    pub(super) report: Result<R, String>,
-    pub(super) seconds: f64,
+    pub(crate) report: Result<R, String>,
+    pub(crate) seconds: f64,
 }
 
-/// Runs a verb that writes a report, but not longer than `limit`.
-pub(super) fn run<R: DeserializeOwned>(
+/// Runs a verb that writes JSON to the file of the option `report`, but not longer than `limit`.
+pub(crate) fn run<R: DeserializeOwned>(
     program: &Path,
     words: &[OsString],
+    report: &str,
     folder: &PrivateFolder,
     limit: Duration,
 ) -> Result<Ended<R>, Failure> {
+    let option = report;
     let (report, messages) = (folder.path("report.json"), folder.path("messages"));
     let _ = fs::remove_file(&report);
     let mut command = Command::new(program);
     command
         .args(["--no-config", "--color", "never"])
         .args(words)
-        .arg("--report")
+        .arg(option)
         .arg(&report)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -48,7 +50,7 @@ pub(super) fn run<R: DeserializeOwned>(
     let read = fs::read(&report).ok();
     let read = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let report = read.ok_or_else(|| match status {
-        None => format!("not done after {} s (--time-limit)", limit.as_secs()),
+        None => format!("not done after {} s", limit.as_secs()),
         Some(status) => why(status, said),
     });
     Ok(Ended { report, seconds })
