@@ -87,12 +87,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "program")]
     proven: Option<PathBuf>,
     /// Measure what the advice of findings about performance would gain, as `what-if`
-    /// does: needs a GPU.
+    /// does: needs a GPU, or --driver.
     #[arg(long, verbatim_doc_comment, conflicts_with = "program")]
     measure: bool,
-    /// The driver that --measure calls: a path, or `null`. Default: this machine's.
-    #[arg(long, value_name = "PATH", requires = "measure")]
-    driver: Option<PathBuf>,
     /// Print findings of every class: also probes, expected errors, teardown.
     /// They all affect the exit status.
     #[arg(long, verbatim_doc_comment)]
@@ -225,7 +222,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     filter.allows_incomplete = arguments.allow_incomplete;
     filter.proven.clone_from(&arguments.proven);
     filter.measure = arguments.measure.then(|| Measure {
-        driver: arguments.driver.clone(),
+        driver: arguments.recording.driver.clone(),
     });
     if arguments.output.is_some() && arguments.program.is_empty() {
         return Err(Failure::unusable(

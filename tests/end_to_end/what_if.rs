@@ -255,7 +255,7 @@ fn gains_are_predicted_and_measured(folder: &Path) {
     let mut command = parts().cutape(&[&"profile", &trace, &"--driver", &"null"]);
     let text = run(command.env(DELAY.0, DELAY.1));
     text.assert_code(0);
-    let advice = "5 times in cuStreamSynchronize before it goes on\n    cutape what-if ";
+    let advice = "4 times in cuStreamSynchronize before it goes on\n    cutape what-if ";
     assert!(text.stdout.contains(advice), "{}", text.describe());
     command.args(["--format", "json", "-o"]).arg(&profile);
     run(command.env(DELAY.0, DELAY.1)).assert_code(0);
