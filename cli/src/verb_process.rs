@@ -22,13 +22,21 @@ pub(crate) struct Ended<R> {
     pub(crate) seconds: f64,
 }
 
+/// How long a process may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) time: Duration,
+    /// The option that sets it, as ` (--time-limit)`; nothing if there is none.
+    pub(crate) option: &'static str,
+}
+
 /// Runs a verb that writes JSON to the file of the option `report`, but not longer than `limit`.
 pub(crate) fn run<R: DeserializeOwned>(
     program: &Path,
     words: &[OsString],
     report: &str,
     folder: &PrivateFolder,
-    limit: Duration,
+    limit: Limit,
 ) -> Result<Ended<R>, Failure> {
     let option = report;
     let (report, messages) = (folder.path("report.json"), folder.path("messages"));
@@ -43,14 +51,14 @@ pub(crate) fn run<R: DeserializeOwned>(
         .stdout(Stdio::null())
         .stderr(File::create(&messages)?);
     let begin = Instant::now();
-    let status = Group::start(&mut command)?.wait_within(limit)?;
+    let status = Group::start(&mut command)?.wait_within(limit.time)?;
     let seconds = begin.elapsed().as_secs_f64();
     let said = String::from_utf8_lossy(&fs::read(&messages)?).into_owned();
     let said = said.lines().rfind(|line| !line.trim().is_empty());
     let read = fs::read(&report).ok();
     let read = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let report = read.ok_or_else(|| match status {
-        None => format!("not done after {} s", limit.as_secs()),
+        None => format!("not done after {} s{}", limit.time.as_secs(), limit.option),
         Some(status) => why(status, said),
     });
     Ok(Ended { report, seconds })

@@ -12,7 +12,7 @@ use cutape_terminal::private_folder::PrivateFolder;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::verb_process;
+use crate::verb_process::{self, Limit};
 
 /// Rules about performance, the edit of `what-if` that does what they advise, and the calls that it
 /// is for: those of the finding's function, or a set.
@@ -28,7 +28,10 @@ const EDITS: [(&str, &str, Option<&str>); 4] = [
 ];
 
 /// The longest that one measurement may take.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Limit = Limit {
+    time: Duration::from_secs(600),
+    option: "",
+};
 
 /// What `what-if --format json` says, as far as it is told here.
 #[derive(Deserialize)]

@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use super::Arguments;
 use crate::bench::Clocks;
-use crate::verb_process as process;
+use crate::verb_process::{self as process, Limit};
 
 /// Where `replay` and `bench` write theirs.
 const REPORT: &str = "--report";
@@ -266,8 +266,11 @@ impl Runner<'_> {
         words
     }
 
-    fn limit(&self) -> Duration {
-        Duration::from_secs(self.arguments.time_limit)
+    fn limit(&self) -> Limit {
+        Limit {
+            time: Duration::from_secs(self.arguments.time_limit),
+            option: " (--time-limit)",
+        }
     }
 
     fn replay(&self, trace: &Path) -> Result<Replayed, Failure> {
