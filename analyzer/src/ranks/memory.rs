@@ -118,7 +118,10 @@ impl ProcessMemory {
             }
             Family::Copy(CopyOp::Linear(copy) | CopyOp::Unified(copy)) => {
                 let (target, source) = (argument(copy.target), argument(copy.source));
-                let snapshot = call.snapshot(usize::from(copy.source), field::POINTEE);
+                let bytes_of_source = |field| call.snapshot(usize::from(copy.source), field);
+                // The latter if the call does not say that its source is on the host.
+                let snapshot =
+                    bytes_of_source(field::POINTEE).or_else(|| bytes_of_source(field::HOST_BYTES));
                 match snapshot.map(|snapshot| bytes_of(context, snapshot.bytes)) {
                     Some(Some(bytes)) => {
                         let bytes = bytes.get(..LOOKED_AT).unwrap_or(&bytes);

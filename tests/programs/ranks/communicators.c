@@ -71,7 +71,11 @@ static int run(int rank)
                 CHECK(cuIpcOpenMemHandle(&peers[i][peer], board->handles[peer][i],
                                          CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
         }
-        CHECK(cuMemcpyHtoD(tables[i], peers[i], sizeof peers[i]));
+        // As NCCL does, which does not say that the source is on the host.
+        if (i == 0)
+            CHECK(cuMemcpy(tables[i], (CUdeviceptr)peers[i], sizeof peers[i]));
+        else
+            CHECK(cuMemcpyHtoD(tables[i], peers[i], sizeof peers[i]));
     }
     CHECK(cuStreamSynchronize(NULL));
     meet();
