@@ -92,7 +92,12 @@ class Question:
     def schema(self) -> Any:
         """The columns as a schema of pyarrow."""
         pyarrow = _pyarrow()
-        kinds = {"integer": pyarrow.int64(), "boolean": pyarrow.bool_(), "text": pyarrow.string()}
+        kinds = {
+            "integer": pyarrow.int64(),
+            "number": pyarrow.float64(),
+            "boolean": pyarrow.bool_(),
+            "text": pyarrow.string(),
+        }
         return pyarrow.schema([(name, kinds[kind]) for name, kind in self.columns.items()])
 
     def batches(self, given: Sequence[str]) -> Iterator[Any]:

@@ -22,7 +22,7 @@ __all__ = ["check", "diff", "info", "profile", "rows"]
 
 Files = Union[Path, Sequence[Path]]
 
-_TYPES = {"integer": "bigint", "boolean": "boolean", "text": "string"}
+_TYPES = {"integer": "bigint", "number": "double", "boolean": "boolean", "text": "string"}
 # To start a task takes some milliseconds, as to read a short trace does.
 _FILES_OF_A_TASK, _MOST_TASKS = 16, 2000
 

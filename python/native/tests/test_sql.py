@@ -73,7 +73,7 @@ def test_examples_of_the_page(sql, corpus, tmp_path):
     for name, source in (("app", "graph"), ("train", "ranges"), ("ranks/0", "events")):
         source = corpus.get(source, corpus["graph"])
         (tmp_path / f"{name}.cutape").write_bytes(source.read_bytes())
-    assert len(BLOCKS) == 11
+    assert len(BLOCKS) == 12
     for block in BLOCKS:
         sql("-euc", block, program="bash", verb=())
     with (tmp_path / "findings.csv").open() as file:

@@ -35,7 +35,7 @@ def test_tables_are_those_of_an_export(path, tmp_path):
 
 def test_schema_is_that_of_the_tables(corpus):
     tables = cutape.open(corpus["graph"]).tables(*TABLES)
-    kinds = {"integer": "int64", "boolean": "bool"}
+    kinds = {"integer": "int64", "number": "double", "boolean": "bool"}
     for table in tables:
         columns = cutape.schema()[table.name]
         assert table.columns == [name for name, _, _ in columns]
