@@ -20,6 +20,7 @@ def check(
     baseline: Optional[Path] = None,
     write_baseline: Optional[Path] = None,
     proven: Optional[Path] = None,
+    measure: bool = False,
     all: bool = False,
     expect_errors: bool = False,
     most_repeats: Optional[int] = None,
@@ -42,6 +43,8 @@ def check(
     baseline: Leave out findings that --write-baseline or --format json wrote to FILE.
     write_baseline: Write the findings to this file, for --baseline of later runs.
     proven: Findings that `race --report` proved are errors.
+    measure: Measure what the advice of findings about performance would gain, as `what-if` does:
+        needs a GPU, or --driver.
     all: Print findings of every class: also probes, expected errors, teardown. They all affect the
         exit status.
     expect_errors: The program tests errors: leave out findings about calls that failed.
