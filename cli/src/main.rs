@@ -48,6 +48,7 @@ mod profile_file;
 #[cfg(test)]
 mod python_options;
 mod race;
+mod rank_children;
 mod record;
 mod redact;
 mod repair;

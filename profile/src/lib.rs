@@ -6,8 +6,7 @@
 //! waited for otherwise, `wall` what a replay as a whole took, `path` which chain bounds the time,
 //! `host` where the host waited, `counters` what hardware counters say of kernels. `prediction` says
 //! what it would take with other calls, `advice` which of these would be faster. `text` puts the
-//! summary into words. `read` takes a profile back from
-//! its JSON.
+//! summary into words. `read` takes a profile back from its JSON.
 //!
 //! Invariant: the parts of a timeline add up to its wall time. Nothing but predictions is estimated:
 //! what was not measured is `None` or a note. What a profile's JSON says is not trusted. No I/O but a

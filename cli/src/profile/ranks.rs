@@ -1,6 +1,6 @@
 //! `cutape profile FOLDER`: the ranks of a folder, replayed together.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use cutape_analyzer::RecordedProcess;
 use cutape_analyzer::ranks::{CheckedProcess, ProcessEnd, RankCheck};
@@ -9,7 +9,6 @@ use cutape_measure::{ProfileSettings, ProfiledRank, profile_ranks};
 use cutape_model::ExchangeBuilder;
 use cutape_profile::{Collective, RankProfile, RanksSummary};
 use cutape_render::text::shown;
-use cutape_replay::Rank;
 use cutape_symbols::{Resolver, SymbolContext};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
@@ -22,8 +21,8 @@ use serde::Serialize;
 use super::{Arguments, Format};
 use crate::guarded;
 use crate::merged::{Merged, have_common_clock};
-use crate::one_rank::ChildSource;
 use crate::profile::child::{CHILD, cupti, hidden, note_differences};
+use crate::rank_children;
 
 /// The profiles as JSON.
 #[derive(Serialize)]
@@ -43,32 +42,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     ranks.dedup();
     arguments.guarded.expect_ranks(&ranks)?;
     let driver = library::driver(arguments.driver.as_deref())?;
-    // With CUPTI in them, ranks that replayed well on two H200 did not, or waited for each other.
+    // With CUPTI, ranks that replay without a divergence diverged or hung (two H200).
     let cupti = match &arguments.cupti {
         Some(given) => cupti(Some(given), &driver)?,
         None => None,
     };
     let program = library::own_path()?;
     let for_all = hidden(&driver, cupti.as_deref());
-    let commands: Vec<_> = found
-        .iter()
-        .map(|found| {
-            let own = ChildSource::of_trace(&found.path, found.rank);
-            let hidden = [&for_all[..], &own].concat();
-            let program = &program;
-            move || -> Command { guarded::child(program, CHILD, &hidden) }
-        })
-        .collect();
-    let replayed: Vec<Rank<'_>> = found
-        .iter()
-        .zip(&commands)
-        .map(|(found, command)| Rank {
-            label: found.label.clone(),
-            trace: &found.trace,
-            devices: arguments.guarded.devices_of(found.rank),
-            command,
-        })
-        .collect();
+    let commands = rank_children::commands(&found, &program, CHILD, &for_all);
+    let replayed = rank_children::ranks(&found, &arguments.guarded, &commands);
     let profiled = found.iter().map(|found| ProfiledRank {
         rank: found.rank,
         settings: ProfileSettings {

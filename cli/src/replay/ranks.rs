@@ -1,14 +1,14 @@
 //! `cutape replay FOLDER`: the traces of several ranks, replayed together.
 
 use std::fmt::Write as _;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use cutape_replay::{Rank, Report};
+use cutape_replay::Report;
 use serde::Serialize;
 
 use super::{Arguments, CHILD, Format};
 use crate::guarded;
-use crate::one_rank::ChildSource;
+use crate::rank_children;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
 use cutape_terminal::library;
@@ -48,29 +48,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     arguments.guarded.expect_ranks(&ranks)?;
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
-    let commands: Vec<_> = found
-        .iter()
-        .map(|found| {
-            let mut hidden = vec!["--child-driver".into(), driver.clone().into_os_string()];
-            hidden.extend(["--child-of".into(), std::process::id().to_string().into()]);
-            hidden.extend(ChildSource::of_trace(&found.path, found.rank));
-            if let Some(fill) = arguments.fill {
-                hidden.extend(["--child-fill".into(), fill.to_string().into()]);
-            }
-            let program = &program;
-            move || -> Command { guarded::child(program, CHILD, &hidden) }
-        })
-        .collect();
-    let ranks: Vec<Rank<'_>> = found
-        .iter()
-        .zip(&commands)
-        .map(|(found, command)| Rank {
-            label: found.label.clone(),
-            trace: &found.trace,
-            devices: arguments.guarded.devices_of(found.rank),
-            command,
-        })
-        .collect();
+    let mut for_all = vec!["--child-driver".into(), driver.clone().into_os_string()];
+    for_all.extend(["--child-of".into(), std::process::id().to_string().into()]);
+    if let Some(fill) = arguments.fill {
+        for_all.extend(["--child-fill".into(), fill.to_string().into()]);
+    }
+    let commands = rank_children::commands(&found, &program, CHILD, &for_all);
+    let ranks = rank_children::ranks(&found, &arguments.guarded, &commands);
     let traces = found.iter().map(|found| &found.trace);
     let progress = JointProgress::over_calls("replaying", traces);
     let reach = |rank: usize, done: u64| progress.reach(rank, done);
