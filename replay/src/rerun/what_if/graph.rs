@@ -1,34 +1,28 @@
 //! `--graph`: stretches of work are captured, and launched as graphs.
 
-use cutape_registry::layout::offset_of;
+use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{CopyOp, FUNCTIONS, Family, Function, LaunchOp, MemoryType, id};
 
 use super::edited::{Edited, Known};
 use super::job::{Applied, WhatIf};
+use super::stretch::{Stretch, stretches};
 use crate::api::buffer::{Buffer, set_word};
 use crate::api::{Api, Code, result_name};
 use crate::calls::steps::{Issued, Step};
 use crate::compare::received::read_memory;
-use crate::rerun::repeatable::stream_of;
-use cutape_registry::layout::size_of;
 
 /// The fewest calls that are worth a graph.
 const FEWEST: usize = 2;
-
-/// Work of one stream that nothing interrupts: positions of its calls.
-#[derive(Debug)]
-struct Stretch {
-    context: u64,
-    stream: u64,
-    at: Vec<usize>,
-}
 
 pub(super) fn apply(
     edited: &mut Edited,
     known: Known<'_, '_>,
     job: &WhatIf,
 ) -> Result<Applied, String> {
-    let stretches = stretches(edited, job);
+    let is_chosen =
+        |issued: &Issued| job.graph.contains(&issued.index) && can_be_captured(edited, issued);
+    let mut stretches = stretches(&edited.steps, is_chosen);
+    stretches.retain(|stretch| stretch.at.len() >= FEWEST);
     if stretches.is_empty() {
         return Err(format!(
             "the calls have no {FEWEST} launches, fills or copies after each other on one stream \
@@ -75,41 +69,6 @@ pub(super) fn apply(
         calls,
         what: format!("{calls} calls in {} launches of graphs", stretches.len()),
     })
-}
-
-/// The stretches of the calls of the set.
-fn stretches(edited: &Edited, job: &WhatIf) -> Vec<Stretch> {
-    let mut all: Vec<Stretch> = Vec::new();
-    let mut open: Option<Stretch> = None;
-    for (at, step) in edited.steps.iter().enumerate() {
-        match step {
-            Step::Pause(_) => {}
-            Step::Call(issued)
-                if job.graph.contains(&issued.index) && can_be_captured(edited, issued) =>
-            {
-                let place = (issued.context, stream_of(issued));
-                match &mut open {
-                    Some(stretch) if (stretch.context, stretch.stream) == place => {
-                        stretch.at.push(at);
-                    }
-                    _ => {
-                        let (context, stream) = place;
-                        let new = Stretch {
-                            context,
-                            stream,
-                            at: vec![at],
-                        };
-                        all.extend(open.replace(new));
-                    }
-                }
-            }
-            // What the program writes, and other calls, have their place between the work.
-            _ => all.extend(open.take()),
-        }
-    }
-    all.extend(open);
-    all.retain(|stretch| stretch.at.len() >= FEWEST);
-    all
 }
 
 /// Whether a call enqueues work that a graph can have.

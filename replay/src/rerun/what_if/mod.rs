@@ -19,6 +19,7 @@ mod made;
 mod noted;
 mod overlap;
 mod pin_memory;
+mod stretch;
 mod trial;
 
 pub use job::{Applied, Other, Shape, Tried, WhatIf};

@@ -11,29 +11,23 @@ use cutape_registry::{CopyOp, FUNCTIONS, Family, LaunchOp, MemoryType, id};
 use super::edited::{Edited, Known};
 use super::graph;
 use super::job::{Applied, WhatIf};
+use super::stretch::{Stretch, stretches};
 use crate::api::result_name;
 use crate::calls::steps::{Issued, Step};
-use crate::rerun::repeatable::stream_of;
 
 /// The most streams that share the work of one: the hardware queues of a device are no more by
 /// default (CUDA C++ Programming Guide, CUDA_DEVICE_MAX_CONNECTIONS).
 const MOST_STREAMS: usize = 8;
-
-/// Work of one stream in which nothing waits, records or belongs to another stream: positions.
-#[derive(Debug)]
-struct Group {
-    context: u64,
-    stream: u64,
-    at: Vec<usize>,
-}
 
 pub(super) fn apply(
     edited: &mut Edited,
     known: Known<'_, '_>,
     job: &WhatIf,
 ) -> Result<Applied, String> {
-    let groups = groups(edited, known, job);
-    let chains: Vec<(Group, Vec<Vec<usize>>)> = groups
+    let is_chosen =
+        |issued: &Issued| job.overlap.contains(&issued.index) && can_move(edited, known, issued);
+    let groups = stretches(&edited.steps, is_chosen);
+    let chains: Vec<(Stretch, Vec<Vec<usize>>)> = groups
         .into_iter()
         .map(|group| {
             let chains = chains(edited, known, &group);
@@ -156,38 +150,6 @@ fn wait(index: u64, (context, stream): (u64, u64), event: u64) -> Result<Step, S
     )
 }
 
-/// The stretches of work that can be divided.
-fn groups(edited: &Edited, known: Known<'_, '_>, job: &WhatIf) -> Vec<Group> {
-    let mut all: Vec<Group> = Vec::new();
-    let mut open: Option<Group> = None;
-    for (at, step) in edited.steps.iter().enumerate() {
-        match step {
-            Step::Pause(_) => {}
-            Step::Call(issued)
-                if job.overlap.contains(&issued.index) && can_move(edited, known, issued) =>
-            {
-                let (context, stream) = (issued.context, stream_of(issued));
-                match &mut open {
-                    Some(group) if (group.context, group.stream) == (context, stream) => {
-                        group.at.push(at);
-                    }
-                    _ => {
-                        let new = Group {
-                            context,
-                            stream,
-                            at: vec![at],
-                        };
-                        all.extend(open.replace(new));
-                    }
-                }
-            }
-            _ => all.extend(open.take()),
-        }
-    }
-    all.extend(open);
-    all
-}
-
 /// Whether it is known which memory a call's work uses, and another stream can have it.
 fn can_move(edited: &Edited, known: Known<'_, '_>, issued: &Issued) -> bool {
     let function = issued.function;
@@ -213,7 +175,7 @@ struct Chain {
 
 /// Divides a group into chains of work that use no memory together, in their order. At most
 /// [`MOST_STREAMS`].
-fn chains(edited: &Edited, known: Known<'_, '_>, group: &Group) -> Vec<Vec<usize>> {
+fn chains(edited: &Edited, known: Known<'_, '_>, group: &Stretch) -> Vec<Vec<usize>> {
     let overlap = |a: &(u64, u64), b: &(u64, u64)| a.0 < b.1 && b.0 < a.1;
     let used = |position: usize| -> Vec<(u64, u64)> {
         let Some(Step::Call(issued)) = edited.steps.get(position) else {
