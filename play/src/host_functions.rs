@@ -6,8 +6,6 @@
 use cutape_format::{Note, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::call_id::CallId;
-
 /// A function that ran in the recording.
 struct Ran {
     begun: u64,
@@ -57,15 +55,15 @@ impl HostFunctions {
         }
     }
 
-    /// When the function of a call began.
-    pub(crate) fn begun(&self, call: CallId) -> Option<u64> {
-        let at = *self.of_calls.get(&(call.thread, call.number))?;
+    /// When the function of a call began, by thread and number.
+    pub(crate) fn begun(&self, call: (u32, u64)) -> Option<u64> {
+        let at = *self.of_calls.get(&call)?;
         Some(self.all.get(at)?.begun)
     }
 
     /// The function of a call has run.
-    pub(crate) fn ran(&mut self, call: CallId) {
-        let at = self.of_calls.get(&(call.thread, call.number)).copied();
+    pub(crate) fn ran(&mut self, call: (u32, u64)) {
+        let at = self.of_calls.get(&call).copied();
         if let Some(ran) = at.and_then(|at| self.all.get_mut(at)) {
             ran.has_run = true;
         }
@@ -91,12 +89,7 @@ mod tests {
             ended,
             has_run: false,
         };
-        let call = |number| CallId {
-            index: number,
-            thread: 1,
-            number,
-            address: None,
-        };
+        let call = |number| (1, number);
         let mut functions = HostFunctions {
             all: vec![ran(10, 20), ran(5, 30), ran(40, 50)],
             of_calls: [((1, 3), 0), ((1, 2), 1), ((1, 7), 2)]

@@ -24,6 +24,11 @@ impl State {
         if self.host_functions.are_awaited(recorded.ticks) {
             return true;
         }
+        // Otherwise other calls could wait for the function that did not in the recording.
+        let number = (recorded.thread, recorded.number);
+        if self.host_functions.begun(number).is_some() && self.awaits_calls_before(recorded.ticks) {
+            return true;
+        }
         let copies = &self.copies;
         // What it has passed, it sees with this call.
         let passed = self.threads.all.get(thread).into_iter();
@@ -49,10 +54,14 @@ impl State {
 }
 
 impl State {
-    /// Whether calls are still to come that had returned at a time, in any thread.
+    /// Whether threads are still to make calls that had returned at a time.
     pub(crate) fn awaits_calls_before(&self, time: u64) -> bool {
-        let mut next = self.threads.all.iter().filter_map(|thread| thread.next());
-        next.any(|next| time_of_look(next, true) < time)
+        // What the driver is at work on may wait for what waits here.
+        let mut others = self.threads.all.iter().filter(|thread| !thread.is_busy);
+        others.any(|other| {
+            let next = other.next();
+            next.is_some_and(|next| time_of_look(next, true) < time)
+        })
     }
 }
 
@@ -62,7 +71,6 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
     use crate::allowed::Allowed;
-    use crate::call_id::CallId;
     use crate::outcome::OutcomeFile;
     use crate::player::Options;
     use crate::state::{OnMismatch, State};
@@ -189,12 +197,7 @@ mod tests {
         builder.note(0, note_kind::HOST_FUNCTION, note, &[]);
         builder.leave(0, 0, &[]);
         let mut state = state(opened(&builder, "functions"));
-        let enqueues = CallId {
-            index: 0,
-            thread: 0,
-            number: 0,
-            address: None,
-        };
+        let enqueues = (0, 0);
         let begun = state.host_functions.begun(enqueues).unwrap();
         let advance = |state: &mut State, thread: usize| {
             state.threads.all[thread].advance(&state.comparison);

@@ -384,7 +384,7 @@ impl Player {
     /// calls that had returned in the recording. To be asked again after a short pause.
     pub fn may_call_function(&self, call: CallId) -> bool {
         let mut state = self.lock();
-        let begun = state.host_functions.begun(call);
+        let begun = state.host_functions.begun((call.thread, call.number));
         let is_early = begun.is_some_and(|begun| state.awaits_calls_before(begun));
         if !is_early || !self.awaits_others.load(Ordering::Relaxed) {
             return true;
@@ -416,6 +416,7 @@ impl Player {
 
     /// That function has returned.
     pub fn called_function(&self, call: CallId) {
+        let call = (call.thread, call.number);
         self.lock().host_functions.ran(call);
     }
 

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::layout::{
     BreadcrumbNote, DescriptorNote, DigestNote, ExchangeNote, ExchangeOutputNote, GapNote,
-    HostChangedNote, MemoryNote, MemorySnapshotNote, OriginNote, ReadbackNote, SharedMappingNote,
-    breadcrumb, digest_reach, digest_skip, exchange_skip, host_skip, memory_snapshot,
+    HostChangedNote, HostFunctionNote, MemoryNote, MemorySnapshotNote, OriginNote, ReadbackNote,
+    SharedMappingNote, breadcrumb, digest_reach, digest_skip, exchange_skip, host_skip,
+    memory_snapshot,
 };
 use cutape_format::{Note, Snapshot};
 use serde_json::{Value as Json, json};
@@ -24,13 +25,11 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
     Some(match note {
         // `dump --stacks` shows stacks.
         Note::Snapshots(_) | Note::Stack(_) => return None,
-        Note::Thread(thread) => {
-            format!(
-                "thread is {} \"{}\"",
-                thread.number,
-                text_of(&thread.name).escape_debug()
-            )
-        }
+        Note::Thread(thread) => format!(
+            "thread is {} \"{}\"",
+            thread.number,
+            text_of(&thread.name).escape_debug()
+        ),
         Note::Layout(handle, layout) => layout_text(*handle, layout),
         Note::Origin(origin, name) => origin_text(origin, name),
         Note::Readback(note, snapshot) => {
@@ -52,13 +51,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             result_name(note.result),
             note.caller,
         ),
-        Note::HostFunction(note) => format!(
-            "call {} of thread {} had enqueued a function of the program: it ran from {} to {}",
-            note.number,
-            note.thread,
-            moment(note.begun, renderer),
-            moment(note.ended, renderer)
-        ),
+        Note::HostFunction(note) => host_function(note, renderer),
         Note::Gap(note) => gap(note, renderer),
         Note::Breadcrumb(note) => breadcrumb_text(note),
         Note::MemorySnapshot(note) => memory_snapshot_text(note),
@@ -148,6 +141,26 @@ fn gap(note: &GapNote, renderer: &CallRenderer<'_>) -> String {
     }
 }
 
+fn host_function(note: &HostFunctionNote, renderer: &CallRenderer<'_>) -> String {
+    format!(
+        "call {} of thread {} had enqueued a function of the program: it ran from {} to {}",
+        note.number,
+        note.thread,
+        moment(note.begun, renderer),
+        moment(note.ended, renderer)
+    )
+}
+
+fn host_function_json(note: &HostFunctionNote, renderer: &CallRenderer<'_>) -> Json {
+    json!({
+        "kind": "host_function",
+        "thread": note.thread,
+        "number": note.number,
+        "begun_ns": renderer.nanoseconds(note.begun),
+        "ended_ns": renderer.nanoseconds(note.ended),
+    })
+}
+
 fn gap_json(note: &GapNote, renderer: &CallRenderer<'_>) -> Json {
     json!({
         "kind": "gap",
@@ -201,13 +214,7 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "caller": format!("{:#x}", note.caller),
             "result": result_name(note.result),
         }),
-        Note::HostFunction(note) => json!({
-            "kind": "host_function",
-            "thread": note.thread,
-            "number": note.number,
-            "begun_ns": renderer.nanoseconds(note.begun),
-            "ended_ns": renderer.nanoseconds(note.ended),
-        }),
+        Note::HostFunction(note) => host_function_json(note, renderer),
         Note::Gap(note) => gap_json(note, renderer),
         Note::Breadcrumb(note) => breadcrumb_json(note),
         Note::MemorySnapshot(note) => memory_snapshot_json(note),

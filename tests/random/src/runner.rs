@@ -35,6 +35,8 @@ pub enum Property {
     /// Run again on the answers of the recording, it prints the same. Programs whose CPU learns without
     /// a call that work is complete are left out.
     Played,
+    /// The same, recorded with `--cassette`.
+    Cassette,
 }
 
 /// A property that does not hold.
@@ -184,10 +186,17 @@ impl Runner {
             return Ok(());
         }
         let (words, printed, _) = self.write(&programs);
-        record(&[], &words, &printed)?;
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let output = with(&mut play(&trace, &[], &words), &schedules.replay);
-        expect_printed(Property::Played, &output, &printed)
+        let played = [
+            (Property::Played, &[][..]),
+            (Property::Cassette, &["--cassette"]),
+        ];
+        for (property, options) in played.into_iter().filter(|one| one.0 <= last) {
+            record(options, &words, &printed)?;
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = with(&mut play(&trace, &[], &words), &schedules.replay);
+            expect_printed(property, &output, &printed)?;
+        }
+        Ok(())
     }
 
     /// Records a program with a mistake and checks the recording; the rules about races that it

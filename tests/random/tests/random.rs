@@ -12,7 +12,7 @@
 //! | `--keep FOLDER` | failing programs go there, shrunk |
 //! | `--shrink N` | the first N of them are shrunk; by default 3 |
 //! | `--write FILE` | the new programs, with what they must print, are written there and not run |
-//! | `--last PROPERTY` | `bare`, `recorded`, `bytes`, `checked`, `replayed`, `played` |
+//! | `--last PROPERTY` | `bare`, `recorded`, `bytes`, `checked`, `replayed`, `played`, `cassette` |
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,6 +82,7 @@ impl Options {
                         "checked" => Property::Checked,
                         "replayed" => Property::Replayed,
                         "played" => Property::Played,
+                        "cassette" => Property::Cassette,
                         _ => return Err(format!("{word}: {value}")),
                     }
                 }
