@@ -227,7 +227,7 @@ struct Contents {
 
 impl Contents {
     /// The words that a look shows to have changed, as offsets from its address, and whether that is
-    /// for the first time since the last work that may write there.
+    /// for the first time since the last work that may write there, if any may.
     fn changed(&mut self, look: &Look, found: &[u8]) -> Vec<(Range<usize>, bool)> {
         let Range { start, end } = look.memory.addresses;
         let id = look.memory.id;
@@ -244,7 +244,8 @@ impl Contents {
                 continue;
             }
             let writer = look.writer(&look.addresses(&word));
-            let is_first = writer.is_none_or(|writer| {
+            // Without work that may write it, it is the program's.
+            let is_first = writer.is_some_and(|writer| {
                 let before = self.writers.insert((id, offset + word.start), writer);
                 before != Some(writer)
             });
