@@ -1,6 +1,7 @@
 //! From an exported symbol to its implementation: injected faults, initialisation, captures,
 //! panics.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
@@ -68,26 +69,35 @@ const ALWAYS: &[&str] = &[
     "cuLogsUnregisterCallback",
 ];
 
-static HANDLERS: LazyLock<Vec<Option<Handler>>> =
-    LazyLock::new(|| FUNCTIONS.iter().map(handler_of).collect());
+static HANDLERS: LazyLock<Vec<Option<Handler>>> = LazyLock::new(handlers);
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
     TABLES.iter().copied().flatten()
 }
 
-/// The entry for exactly this symbol, its per-thread variant included; else the one for its
-/// documented name if the parameters are those of the newest symbol.
-fn handler_of(function: &Function) -> Option<Handler> {
-    let plain = without_per_thread(function.name);
-    let exact = entries().find(|entry| entry.is_symbol && entry.name == plain);
-    let documented = || {
-        let variants = FUNCTIONS.iter().filter(|other| other.base == function.base);
-        let newest = variants.max_by_key(|other| version_of(other.name))?;
-        let types = |function: &Function| function.params.iter().map(|param| param.c_type);
-        let is_same = types(function).eq(types(newest));
-        entries().find(|entry| is_same && !entry.is_symbol && entry.name == function.base)
+/// For each function, the entry for exactly its symbol, its per-thread variant included; else the
+/// one for its documented name if the parameters are those of the newest symbol.
+fn handlers() -> Vec<Option<Handler>> {
+    let named: HashMap<_, _> = entries()
+        .map(|entry| ((entry.is_symbol, entry.name), entry))
+        .collect();
+    let mut newest: HashMap<&str, &Function> = HashMap::new();
+    for function in &FUNCTIONS {
+        let known = newest.entry(function.base).or_insert(function);
+        if version_of(function.name) >= version_of(known.name) {
+            *known = function;
+        }
+    }
+    let handler_of = |function: &Function| {
+        let exact = named.get(&(true, without_per_thread(function.name)));
+        let documented = || {
+            let types = |function: &Function| function.params.iter().map(|param| param.c_type);
+            let is_same = types(function).eq(types(newest.get(function.base)?));
+            named.get(&(false, function.base)).filter(|_| is_same)
+        };
+        exact.or_else(documented).map(|entry| entry.handler)
     };
-    exact.or_else(documented).map(|entry| entry.handler)
+    FUNCTIONS.iter().map(handler_of).collect()
 }
 
 fn without_per_thread(name: &str) -> &str {

@@ -13,7 +13,7 @@ use crate::commands::{files, play, record, replay};
 use crate::findings::{Finding, read_findings};
 use crate::parts::parts;
 use crate::process::{self, Output};
-use crate::program::{Program, Variant};
+use crate::program::{Program, Variant, programs};
 use crate::suite::{file_name, keep_traces};
 
 /// How a program is run, or its recording is used. Each is one test.
@@ -96,9 +96,21 @@ pub struct Case {
     recording: OnceLock<Result<Recording, String>>,
 }
 
+/// The test programs, with the runs that all tests share.
+///
+/// # Panics
+/// If the programs cannot be listed.
+pub fn cases() -> &'static [Case] {
+    static CASES: OnceLock<Vec<Case>> = OnceLock::new();
+    CASES.get_or_init(|| {
+        let programs = programs().unwrap_or_else(|error| panic!("{error}"));
+        programs.into_iter().map(Case::new).collect()
+    })
+}
+
 impl Case {
     /// Nothing has been run.
-    pub fn new(program: Program) -> Self {
+    fn new(program: Program) -> Self {
         Self {
             program,
             bare: OnceLock::new(),

@@ -7,10 +7,11 @@ use std::process::Command;
 
 use cutape_format::Trace;
 
+use crate::case::cases;
 use crate::compiler::compile;
 use crate::parts::{parts, root};
 use crate::process::{Output, run};
-use crate::program::{endings, programs};
+use crate::program::endings;
 
 /// `cutape record`, on the null driver, with these options before the `--`.
 pub fn record(trace: &Path, options: &[&str], program: &[&str]) -> Command {
@@ -43,9 +44,9 @@ pub fn bare(program: &[&str]) -> Output {
 /// # Panics
 /// If there is no such program, or it cannot be compiled.
 pub fn compiled(name: &str) -> String {
-    let all = programs().unwrap_or_else(|error| panic!("{error}"));
-    let program = all
+    let program = cases()
         .iter()
+        .map(|case| &case.program)
         .find(|program| program.name == name)
         .unwrap_or_else(|| panic!("there is no program {name}"));
     text(program.compile(parts()))

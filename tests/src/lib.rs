@@ -20,7 +20,7 @@ mod suite;
 mod verb;
 
 pub use browser::Browser;
-pub use case::{Case, Mode, Recording};
+pub use case::{Case, Mode, Recording, cases};
 pub use commands::{
     bare, calls_of, changed, compiled, ending, files, names, play, record, replay, with_macros,
 };

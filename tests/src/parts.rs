@@ -35,6 +35,13 @@ pub struct Parts {
     pub failed: PathBuf,
 }
 
+/// Commands of cargo that build the parts; the first is an alias.
+const BUILDS: [&str; 3] = [
+    "parts",
+    "build --quiet --package cutape-interposer",
+    "build --quiet --package cutape-audit",
+];
+
 static PARTS: OnceLock<Parts> = OnceLock::new();
 
 /// The parts, in the profile that the tests were built in.
@@ -98,14 +105,8 @@ fn build() -> Result<Parts, String> {
     let built = end_to_end.join("built");
     let run = cargo_run();
     if run.is_none() || fs::read_to_string(&built).ok() != run {
-        // One by one: in one build the interposer would get features that only readers need.
-        for package in [
-            "cutape",
-            "cutape-nulldriver",
-            "cutape-interposer",
-            "cutape-audit",
-        ] {
-            cargo_build(profile, package)?;
+        for words in BUILDS {
+            cargo_build(profile, words)?;
         }
         fs::write(&built, run.unwrap_or_default())
             .map_err(|error| format!("{}: {error}", built.display()))?;
@@ -155,7 +156,7 @@ fn remove_old_runs(folder: &Path) {
     }
 }
 
-fn cargo_build(profile: &Path, package: &str) -> Result<(), String> {
+fn cargo_build(profile: &Path, words: &str) -> Result<(), String> {
     let name = profile
         .file_name()
         .and_then(OsStr::to_str)
@@ -163,7 +164,7 @@ fn cargo_build(profile: &Path, package: &str) -> Result<(), String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(root())
-        .args(["build", "--quiet", "--package", package])
+        .args(words.split(' '))
         .args(["--profile", if name == "debug" { "dev" } else { name }]);
     if let Some(target) = profile.parent() {
         command.arg("--target-dir").arg(target);
@@ -175,7 +176,7 @@ fn cargo_build(profile: &Path, package: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "cannot build {package}:\n{}",
+        "cargo {words}:\n{}",
         String::from_utf8_lossy(&output.stderr)
     ))
 }

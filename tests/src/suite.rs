@@ -6,7 +6,9 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -15,6 +17,13 @@ use crate::parts::{clean_up, parts};
 /// At most this many traces of a failed test are kept, none larger than this.
 const MOST_TRACES: usize = 8;
 const LARGEST_TRACE: u64 = 64 << 20;
+
+/// After at least this many tests the slowest are listed.
+const MANY: usize = 100;
+const SLOWEST: usize = 20;
+
+/// How long each test took.
+static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
 
 /// How a test ended that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,13 +104,19 @@ impl Suite {
         test: impl FnOnce(&Path) -> R + Send + 'static,
     ) -> &mut Self {
         let name = format!("{}/{}", self.group, name.into());
-        self.trials.push(Trial::ignorable_test(name.clone(), || {
-            match run(name, test) {
-                Ok(Verdict::Passed) => Ok(Completion::Completed),
-                Ok(Verdict::Ignored(why)) => Ok(Completion::ignored_with(why)),
-                Err(message) => Err(Failed::from(message)),
-            }
-        }));
+        self.trials
+            .push(Trial::ignorable_test(name.clone(), move || {
+                let start = Instant::now();
+                let outcome = run(name.clone(), test);
+                let mut times = TIMES.lock().unwrap_or_else(PoisonError::into_inner);
+                times.push((start.elapsed(), name));
+                drop(times);
+                match outcome {
+                    Ok(Verdict::Passed) => Ok(Completion::Completed),
+                    Ok(Verdict::Ignored(why)) => Ok(Completion::ignored_with(why)),
+                    Err(message) => Err(Failed::from(message)),
+                }
+            }));
         self
     }
 
@@ -116,8 +131,22 @@ impl Suite {
         self.arguments.test_threads.get_or_insert(2 * processors);
         let conclusion = libtest_mimic::run(&self.arguments, self.trials);
         clean_up();
+        print_slowest();
         conclusion.exit_code()
     }
+}
+
+fn print_slowest() {
+    let mut times = TIMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if times.len() < MANY {
+        return;
+    }
+    times.sort_by(|one, other| other.cmp(one));
+    println!("the slowest of {} tests:", times.len());
+    for (time, name) in times.iter().take(SLOWEST) {
+        println!("{:8.1} s {name}", time.as_secs_f64());
+    }
+    println!();
 }
 
 fn run<R: Outcome>(name: String, test: impl FnOnce(&Path) -> R) -> Result<Verdict, String> {

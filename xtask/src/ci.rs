@@ -14,6 +14,10 @@ use crate::step::{cargo, is_installed, run};
 /// libraries as they are shipped. The backend gum is checked against frida-gum's header, and run
 /// with a stub of its library and with Frida's Python package. `packages` builds without
 /// optimisation, which would take most of the time.
+///
+/// All that is built for tests has the features of `cargo test --workspace` (`parts` in
+/// .cargo/config.toml), the interposer apart. `documentation` also shows that the libraries compile
+/// with the features that users get.
 const STEPS: &str = "\
 format | fmt --all --check
 generated | xtask codegen --check

@@ -38,7 +38,7 @@ pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
 /// Exports these folders, or the corpus, and compares what the engines count.
 pub(crate) fn check(root: &Path, folders: &[&str]) -> Result<(), Failure> {
     let python = python(root)?;
-    run(&mut cargo(root, "build -q -p cutape"))?;
+    run(&mut cargo(root, "parts"))?;
     let target = step::target(root);
     let mut check = Command::new(python);
     check

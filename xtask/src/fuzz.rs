@@ -15,7 +15,7 @@ pub(crate) fn test(root: &Path, arguments: &[&str]) -> Result<(), Failure> {
         ["--release", arguments @ ..] => (arguments, "fuzz"),
         _ => (arguments, "dev"),
     };
-    let mut command = cargo(root, "test -q -p cutape-fuzz --test fuzz");
+    let mut command = cargo(root, "test -q --workspace --test fuzz");
     command.args(["--profile", profile, "--"]);
     let has = |option: &str| arguments.contains(&option);
     if !has("--seconds") && !has("--executions") {

@@ -35,13 +35,11 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_cutape"),
 ];
 
-/// Builds the parts without optimisation.
+/// Builds the parts without optimisation, and Python's module.
 pub(crate) fn build(root: &Path) -> Result<(), Failure> {
-    // One by one: in one build the interposer would get features that only readers need.
-    for (package, ..) in PARTS {
-        run(cargo(root, "build --quiet --package").arg(package))?;
-    }
-    Ok(())
+    run(&mut cargo(root, "parts"))?;
+    run(&mut cargo(root, "build --quiet -p cutape-interposer"))?;
+    run(&mut cargo(root, "build --quiet -p cutape-audit"))
 }
 
 /// The built files, together in one folder, where cutape finds its libraries.

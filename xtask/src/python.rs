@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::parts::{self, PARTS, replace_folder};
-use crate::step::{self, cargo, run};
+use crate::step::{self, run};
 use crate::{Failure, engines, files};
 
 /// The crate of the package's module.
@@ -64,7 +64,6 @@ fn build(root: &Path) -> Result<PathBuf, Failure> {
         // The program finds its libraries where it itself is.
         files::link(&built.join(file), &programs.join(file))?;
     }
-    run(cargo(root, "build -q -p").arg(MODULE_PACKAGE))?;
     files::copy(&built.join(MODULE_BUILT), &folder.join(MODULE))?;
     for file in files::list(&root.join("python/cutape")) {
         if file.is_file() {

@@ -16,7 +16,10 @@ pub(super) fn make(dist: &Dist, binaries: &Binaries) -> Result<PathBuf, Failure>
     let mut tar = Command::new("tar");
     tar.args("--sort=name --owner=0 --group=0 --numeric-owner --mode=go-w --format=gnu".split(' '))
         .arg(format!("--mtime=@{}", dist.epoch))
-        .arg("--use-compress-program=gzip -9n")
+        .arg(format!(
+            "--use-compress-program=gzip -{}n",
+            if dist.is_quick { 1 } else { 9 }
+        ))
         .arg("-cf")
         .arg(&package)
         .arg("-C")

@@ -54,7 +54,12 @@ pub(super) fn make(dist: &Dist, binaries: &Binaries) -> Result<PathBuf, Failure>
     let mut build = Command::new("dpkg-deb");
     // xz: Debian before 12 cannot read the zstd that Ubuntu's dpkg-deb writes.
     build
-        .args(["--root-owner-group", "-Zxz", "--build"])
+        .args([
+            "--root-owner-group",
+            "-Zxz",
+            if dist.is_quick { "-z0" } else { "-z6" },
+        ])
+        .arg("--build")
         .args([&stage, &package])
         .stdout(std::process::Stdio::null());
     run(dist.with_epoch(&mut build))?;

@@ -63,28 +63,33 @@ impl Glibc {
         command
     }
 
-    /// An unoptimised build that links with it, from crates that are built for this machine: only
-    /// the last one is compiled again.
-    pub(super) fn quick_cargo(&self, root: &Path, package: &str, is_program: bool) -> Command {
-        let mut command = step::cargo(root, "rustc --quiet");
-        command.args(["-p", package]);
-        match is_program {
-            true => command.args(["--bin", package]),
-            false => command.arg("--lib"),
-        };
-        command.arg("--").args(self.flags());
-        command
+    /// Builds the parts that link with it without optimisation, from crates that are built for this
+    /// machine: only what is linked is compiled again.
+    pub(super) fn build_quick(&self, root: &Path) -> Result<(), Failure> {
+        run(step::cargo(root, "parts").env("CUTAPE_LINK_ARGUMENTS", self.arguments().join("\x1f")))?;
+        for package in ["cutape-interposer", "cutape-audit"] {
+            let mut command = step::cargo(root, "rustc --quiet --lib -p");
+            run(command.args([package, "--"]).args(self.flags()))?;
+        }
+        Ok(())
     }
 
-    fn flags(&self) -> [String; 4] {
+    /// Arguments of the linker.
+    fn arguments(&self) -> [String; 4] {
         let folder = self.0.display();
         [
             // A library may otherwise need functions that this glibc does not have.
-            "-Clink-arg=-Wl,-z,defs".to_owned(),
-            format!("-Clink-arg={ALLOW}"),
-            format!("-Clink-arg=-B{folder}"),
-            format!("-Lnative={folder}"),
+            "-Wl,-z,defs".to_owned(),
+            ALLOW.to_owned(),
+            format!("-B{folder}"),
+            format!("-L{folder}"),
         ]
+    }
+
+    /// The same for rustc.
+    fn flags(&self) -> [String; 4] {
+        self.arguments()
+            .map(|argument| format!("-Clink-arg={argument}"))
     }
 
     /// A compiler for C programs that links with it.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use self::glibc::{Glibc, TARGET};
-use crate::parts::{Binaries, DEMO, DEMO_SOURCE, NULL_DRIVER, PARTS, PROGRAM, replace_folder};
+use crate::parts::{Binaries, DEMO, DEMO_SOURCE, NULL_DRIVER, PARTS, replace_folder};
 use crate::{Failure, files, step};
 
 /// Programs that making packages needs.
@@ -32,6 +32,8 @@ struct Dist<'a> {
     version: String,
     /// The time of the last commit: the packages' files have it.
     epoch: String,
+    /// Not optimised, and compressed quickly: to check the packages.
+    is_quick: bool,
 }
 
 /// Makes all packages, or those that `words` name.
@@ -60,13 +62,14 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Failure> {
         folder: step::target(root).join("dist/packages"),
         version: version(root)?,
         epoch: epoch(root),
+        is_quick: words.contains(&"--quick"),
     };
-    let binaries = dist.build(words.contains(&"--quick"))?;
+    let binaries = dist.build()?;
     elf::check(&binaries.files())?;
     replace_folder(&dist.folder)?;
     let mut made = Vec::new();
     if is_wanted("wheel") {
-        made.push(wheel::make(&dist, &binaries, words.contains(&"--quick"))?);
+        made.push(wheel::make(&dist, &binaries)?);
     }
     if is_wanted("deb") {
         made.push(deb::make(&dist, &binaries)?);
@@ -98,20 +101,22 @@ impl Dist<'_> {
         step::target(self.root).join("dist").join(name)
     }
 
-    /// Builds for the glibc of the packages. `is_quick`: without optimisation, to check packages.
-    fn build(&self, is_quick: bool) -> Result<Binaries, Failure> {
+    /// Builds for the glibc of the packages.
+    fn build(&self) -> Result<Binaries, Failure> {
         let glibc = Glibc::new(self.root)?;
         let target = step::target(self.root);
         let mut built = Vec::new();
-        // One by one: in one build the interposer would get features that only readers need.
+        if self.is_quick {
+            glibc.build_quick(self.root)?;
+        }
         for (package, profile, file) in PARTS {
-            if is_quick {
-                step::run(&mut glibc.quick_cargo(self.root, package, file == PROGRAM))?;
+            if self.is_quick {
                 built.push(target.join("debug").join(file));
-            } else {
-                step::run(&mut glibc.cargo(self.root, package, profile))?;
-                built.push(target.join(TARGET).join(profile).join(file));
+                continue;
             }
+            // One by one: in one build the interposer would get features that only readers need.
+            step::run(&mut glibc.cargo(self.root, package, profile))?;
+            built.push(target.join(TARGET).join(profile).join(file));
         }
         let library = built
             .iter()

@@ -15,11 +15,7 @@ const FOLDER: &str = "cutape/bin";
 /// The versions of Python that load the module: 3.9 and later, by their stable ABI.
 const PYTHON: &str = "cp39-abi3";
 
-pub(super) fn make(
-    dist: &Dist<'_>,
-    binaries: &Binaries,
-    is_quick: bool,
-) -> Result<PathBuf, Failure> {
+pub(super) fn make(dist: &Dist<'_>, binaries: &Binaries) -> Result<PathBuf, Failure> {
     let source = dist.root.join("python");
     let stage = dist.stage("wheel")?;
     copy_sources(&source, &stage)?;
@@ -38,7 +34,7 @@ pub(super) fn make(
     for file in binaries.files() {
         files::copy(&file, &folder.join(files::name(&file)))?;
     }
-    module(dist, &stage.join(MODULE), is_quick)?;
+    module(dist, &stage.join(MODULE))?;
     binaries.share(&stage)?;
     let tag = format!("manylinux_{}_{}_x86_64", VERSION.0, VERSION.1);
     // The name that this version had before versions were part of the tag: older pips know it.
@@ -64,14 +60,13 @@ pub(super) fn make(
     Err(files::failed(&package, "hatchling wrote another file"))
 }
 
-/// Builds the module for the glibc of the packages.
-fn module(dist: &Dist<'_>, to: &Path, is_quick: bool) -> Result<(), Failure> {
-    let glibc = Glibc::new(dist.root)?;
+/// Builds the module for the glibc of the packages; a quick build of the parts has done that.
+fn module(dist: &Dist<'_>, to: &Path) -> Result<(), Failure> {
     let target = step::target(dist.root);
-    let built = if is_quick {
-        run(&mut glibc.quick_cargo(dist.root, MODULE_PACKAGE, false))?;
+    let built = if dist.is_quick {
         target.join("debug")
     } else {
+        let glibc = Glibc::new(dist.root)?;
         run(&mut glibc.cargo(dist.root, MODULE_PACKAGE, "release"))?;
         target.join(TARGET).join("release")
     };
