@@ -215,6 +215,7 @@ mod tests {
             created_ticks: 0,
             parent: None,
             context: None,
+            name: None,
         };
         let object = objects.create(new, ()).0;
         let access = |address, extent, effect| Access {

@@ -31,24 +31,19 @@ impl<X> State<X> {
             };
             let (kind, owner) = kinds_of_origin(&note);
             let parent = self.objects.live(owner, note.owner);
-            let known = self.objects.live(kind, note.handle);
-            let known = known.and_then(|known| self.objects.get(known));
-            if known.is_some_and(|known| known.parent == parent) {
-                continue;
-            }
             let site = Site::of("", call);
             let new = NewObject {
                 parent,
                 context: self.context_of(call.thread, parent),
+                name: Some(name.into()),
                 ..NewObject::of(kind, note.handle, Origin::Found, site, call)
             };
-            let id = self.create(PendingObject {
-                new,
-                data: Data::None,
-                size: 0,
-            });
-            if let Some(object) = self.objects.get_mut(id) {
-                object.name = Some(name.into());
+            if !self.is_known(&new) {
+                self.create_on_return(PendingObject {
+                    new,
+                    data: Data::None,
+                    size: 0,
+                });
             }
         }
     }

@@ -226,7 +226,27 @@ impl<X> State<X> {
         };
         let due: Vec<_> = self.pending.extract_if(.., due).collect();
         for pending in due {
+            // Another thread may have found it meanwhile.
+            if !(pending.new.origin == Origin::Found && self.is_known(&pending.new)) {
+                self.create(pending);
+            }
+        }
+    }
+
+    /// Whether the object that a call has found in its parent is known.
+    pub(crate) fn is_known(&self, found: &NewObject) -> bool {
+        let live = self.objects.live(found.kind, found.handle);
+        let known = live.and_then(|id| self.objects.get(id));
+        known.is_some_and(|known| known.parent == found.parent)
+    }
+
+    /// Creates an object when its call has returned: with several threads, the handle may still be
+    /// another object's when the call is entered.
+    pub(crate) fn create_on_return(&mut self, pending: PendingObject<X>) {
+        if self.streams.len() <= 1 {
             self.create(pending);
+        } else {
+            self.pending.push(pending);
         }
     }
 
@@ -235,12 +255,13 @@ impl<X> State<X> {
         if new.kind == Kind::Reservation {
             self.virtual_memory.reserve(new.handle, size, new.created);
         }
+        let (kind, handle) = (new.kind, new.handle);
         let (id, superseded) = self.objects.create(new, data);
         self.changes.superseded.extend(superseded);
         if let Some(object) = self.objects.get_mut(id) {
             object.size = size;
         }
-        self.occupy(new.kind, new.handle, size, id);
+        self.occupy(kind, handle, size, id);
         self.changes.created.push(id);
         self.has_changed = true;
         id
@@ -438,12 +459,11 @@ impl<X> State<X> {
                 if of_pool && self.is_captured(effects, call) {
                     self.memory.belongs_to_graph(handle, pending.size);
                 }
-                // With several threads the handle may still be another object's when this call is
-                // entered. A context becomes current in this thread at once.
-                if kind == Kind::Context || self.streams.len() <= 1 {
+                // A context becomes current in this thread at once.
+                if kind == Kind::Context {
                     self.create(pending);
                 } else {
-                    self.pending.push(pending);
+                    self.create_on_return(pending);
                 }
             }
             Effect::Find(kind, parent) => {
@@ -547,21 +567,6 @@ impl<X> State<X> {
         let in_all =
             kind == Kind::Kernel || effects.function.family == Family::Global(GlobalOwner::Managed);
         let context = self.context_of(call.thread, parent).filter(|_| !in_all);
-        let new = NewObject {
-            parent,
-            context,
-            ..NewObject::of(kind, handle, Origin::Found, effects.site(call), call)
-        };
-        let pending = PendingObject::of(new, effects, call, data);
-        let id = match first_seen {
-            Some(id) => self.adopt(id, pending),
-            None => self.create(pending),
-        };
-        if kind == Kind::Context {
-            let objects = &self.objects;
-            let has_ended = |id| objects.end_of(id).is_some();
-            self.contexts.stacks.attach(handle, id, has_ended);
-        }
         let name = match kind {
             Kind::Function | Kind::Kernel | Kind::Global => {
                 let name = effects.at("name").and_then(|at| call.string(at));
@@ -574,10 +579,23 @@ impl<X> State<X> {
             let parent = parent.filter(|_| kind == Kind::Function)?;
             self.objects.get(parent)?.name.clone()
         };
-        let name = name.or_else(inherited);
-        if let Some(object) = self.objects.get_mut(id) {
-            object.name = name;
+        let new = NewObject {
+            parent,
+            context,
+            name: name.or_else(inherited),
+            ..NewObject::of(kind, handle, Origin::Found, effects.site(call), call)
+        };
+        let pending = PendingObject::of(new, effects, call, data);
+        if kind != Kind::Context {
+            return self.create_on_return(pending);
         }
+        let id = match first_seen {
+            Some(id) => self.adopt(id, pending),
+            None => self.create(pending),
+        };
+        let objects = &self.objects;
+        let has_ended = |id| objects.end_of(id).is_some();
+        self.contexts.stacks.attach(handle, id, has_ended);
     }
 
     /// A call returned a handle that may not be known.

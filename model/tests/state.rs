@@ -137,6 +137,48 @@ fn memory_belongs_to_the_call_that_returned_last() {
 }
 
 #[test]
+fn a_found_handle_belongs_to_the_call_that_returned_last() {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    let call = |thread, name, arguments| NewCall {
+        thread,
+        name,
+        arguments,
+        ..NewCall::default()
+    };
+    let load = |builder: &mut TraceBuilder, thread, handle: u64| {
+        builder.call(call(thread, "cuModuleLoadData", &[1, 2]));
+        builder.leave(thread, 0, &[NewSnapshot::pointee(0, &handle.to_le_bytes())]);
+    };
+    let function = 0xf_u64.to_le_bytes();
+    let found = [NewSnapshot::pointee(0, &function)];
+    load(&mut builder, 0, 0xa);
+    load(&mut builder, 1, 0xb);
+    builder.call(call(0, "cuModuleGetFunction", &[1, 0xa, 2]));
+    builder.leave(0, 0, &found);
+    // Entered before the function of thread 0 ends; the driver gives it the same handle afterwards.
+    builder.call(call(1, "cuModuleGetFunction", &[1, 0xb, 2]));
+    builder.call(call(0, "cuFuncSetCacheConfig", &[0xf, 0]));
+    builder.leave(0, 0, &[]);
+    builder.call(call(0, "cuModuleUnload", &[0xa]));
+    builder.leave(0, 0, &[]);
+    builder.leave(1, 0, &found);
+    builder.call(call(1, "cuFuncSetCacheConfig", &[0xf, 0]));
+    builder.leave(1, 0, &[]);
+    let trace = opened("found", &builder);
+    let mut state: State<()> = State::new(Retention::PerHandle);
+    let mut owners = Vec::new();
+    for call in trace.calls() {
+        let function = cutape_registry::function(&call.signature.name).unwrap();
+        state.settle(call.ticks, call.thread);
+        state.apply(&Effects::of(function), &call, &mut |_| None);
+        let live = state.objects.live(Kind::Function, 0xf);
+        owners.push(live.and_then(|id| Some(state.objects.get(id)?.created.index)));
+    }
+    let (first, second) = (Some(2), Some(3));
+    assert_eq!(owners, [None, None, None, first, first, None, second]);
+}
+
+#[test]
 fn contexts_and_memory_follow() {
     let (state, _) = after("start", &START);
     let memory = state.memory_at(0x10ff).unwrap();

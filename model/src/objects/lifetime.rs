@@ -238,6 +238,7 @@ mod tests {
             created_ticks: 0,
             parent,
             context: None,
+            name: None,
         }
     }
 

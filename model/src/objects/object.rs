@@ -92,7 +92,7 @@ pub struct Object<D> {
 }
 
 /// What a new object is created from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct NewObject {
     /// What it is.
     pub kind: Kind,
@@ -108,6 +108,8 @@ pub struct NewObject {
     pub parent: Option<ObjectId>,
     /// The context that it ends with, if that is not its parent.
     pub context: Option<ObjectId>,
+    /// Its name in the image.
+    pub name: Option<Box<str>>,
 }
 
 impl NewObject {
@@ -121,6 +123,7 @@ impl NewObject {
             created_ticks: call.leave.map_or(0, |leave| leave.ticks),
             parent: None,
             context: None,
+            name: None,
         }
     }
 }

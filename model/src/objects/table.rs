@@ -229,7 +229,7 @@ impl<D> Objects<D> {
             context: new.context,
             end: None,
             size: 0,
-            name: None,
+            name: new.name,
             data,
             superseded,
             earlier,
