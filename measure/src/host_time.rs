@@ -17,8 +17,8 @@ const MOST_OF_RECORDER_NS: u64 = 50;
 
 /// The time in which no call was in the driver, before each call, in nanoseconds. The recorder's own
 /// part is taken off all: their median, at most [`MOST_OF_RECORDER_NS`] (assumed). What it takes to
-/// write a full buffer to the file, some 20 us each few hundred calls, remains. Before and after a
-/// long copy whose bytes the recorder kept, the time is the recorder's.
+/// write a full buffer to the file remains. Before and after a long copy whose bytes the recorder
+/// kept, the time is the recorder's.
 pub(crate) fn between_calls(trace: &Trace) -> HashMap<u64, u64> {
     let clock = TraceClock::of(trace);
     let is_long = |mut snapshots: Snapshots<'_>| {
