@@ -4,7 +4,9 @@ use std::ffi::c_void;
 use std::mem;
 use std::ptr::NonNull;
 
-use cutape_registry::{INTEGER_REGISTERS, Location, Locations, Param, VECTOR_REGISTERS, Width};
+use cutape_registry::{
+    Function, INTEGER_REGISTERS, Location, Locations, Param, VECTOR_REGISTERS, Width,
+};
 
 const INTEGERS: usize = INTEGER_REGISTERS as usize;
 const FLOATS: usize = VECTOR_REGISTERS as usize;
@@ -162,20 +164,98 @@ pub(crate) unsafe fn invoke_simple(
         });
     };
     words.copy_from_slice(args);
-    if params.len() <= INTEGERS {
+    // SAFETY: the same condition.
+    Ok(unsafe { invoke_words(address, params.len(), &w) })
+}
+
+/// Calls a function that [`is_simple`] with its `count` arguments.
+///
+/// # Safety
+///
+/// As for [`invoke`].
+#[inline]
+unsafe fn invoke_words(address: NonNull<c_void>, count: usize, w: &[u64; SEVERAL]) -> i32 {
+    if count <= INTEGERS {
         // SAFETY: as in `invoke`.
         let function: Few = unsafe { mem::transmute(address.as_ptr()) };
         // SAFETY: as in `invoke`; all arguments are passed in registers.
-        return Ok(unsafe { function(w[0], w[1], w[2], w[3], w[4], w[5]) });
+        return unsafe { function(w[0], w[1], w[2], w[3], w[4], w[5]) };
     }
     // SAFETY: as in `invoke`.
     let function: Several = unsafe { mem::transmute(address.as_ptr()) };
     // SAFETY: as in `invoke`; those after the sixth are passed on the stack in this order.
-    Ok(unsafe {
+    unsafe {
         function(
             w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11],
         )
-    })
+    }
+}
+
+/// A call that is made many times: its function is looked up, its arguments are in place.
+#[derive(Clone, Debug)]
+pub struct PreparedCall {
+    address: NonNull<c_void>,
+    arguments: Arguments,
+}
+
+#[derive(Clone, Debug)]
+enum Arguments {
+    /// Of a function that [`is_simple`]: how many, and the words.
+    Simple(usize, [u64; SEVERAL]),
+    Other(&'static Function, Box<[u64]>),
+}
+
+impl PreparedCall {
+    /// The call of the function at an address.
+    pub(crate) fn new(
+        address: NonNull<c_void>,
+        function: &'static Function,
+        args: &[u64],
+    ) -> Result<Self, CallError> {
+        let wanted = function.params.len();
+        if wanted != args.len() {
+            return Err(CallError::Count {
+                name: function.name,
+                wanted,
+                given: args.len(),
+            });
+        }
+        let mut words = [0; SEVERAL];
+        let arguments = match words
+            .get_mut(..wanted)
+            .filter(|_| is_simple(function.params))
+        {
+            Some(place) => {
+                place.copy_from_slice(args);
+                Arguments::Simple(wanted, words)
+            }
+            None => Arguments::Other(function, args.into()),
+        };
+        Ok(Self { address, arguments })
+    }
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`]: the call was not made.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Driver::call`](crate::Driver::call).
+    #[inline]
+    pub unsafe fn call(&self) -> Result<i32, CallError> {
+        match &self.arguments {
+            Arguments::Simple(count, words) => {
+                // SAFETY: the same condition.
+                Ok(unsafe { invoke_words(self.address, *count, words) })
+            }
+            Arguments::Other(function, args) => {
+                // SAFETY: the same condition.
+                unsafe { invoke(self.address, function.name, function.params, args) }
+            }
+        }
+    }
 }
 
 /// Calls the function at an address with one word a parameter.
@@ -311,6 +391,10 @@ mod tests {
         // locals that live.
         let result = unsafe { invoke(address, described.name, described.params, args) };
         let seen = SEEN.take();
+        let prepared = PreparedCall::new(address, described, args);
+        // SAFETY: as above.
+        let again = prepared.and_then(|prepared| unsafe { prepared.call() });
+        assert_eq!((again, SEEN.take()), (result.clone(), seen.clone()));
         if is_simple(described.params) {
             // SAFETY: as above.
             let simple = unsafe { invoke_simple(address, described.name, described.params, args) };

@@ -15,7 +15,7 @@ mod locate;
 pub mod mix;
 
 #[cfg(feature = "load")]
-pub use invoke::CallError;
+pub use invoke::{CallError, PreparedCall};
 #[cfg(feature = "load")]
 pub use load::{Driver, LoadError};
 #[cfg(feature = "load")]

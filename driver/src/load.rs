@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use cutape_registry::{FUNCTIONS, id};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::invoke::{CallError, invoke, invoke_simple, is_simple};
+use crate::invoke::{CallError, PreparedCall, invoke, invoke_simple, is_simple};
 
 /// Why a driver could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +143,19 @@ impl Driver {
         }
         // SAFETY: as above.
         unsafe { invoke(address, function.name, function.params, args) }
+    }
+
+    /// A call of a function by id, as of [`Self::call`], to be made many times.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`]: no such function, or another number of arguments.
+    pub fn prepare(&self, id: u16, args: &[u64]) -> Result<PreparedCall, CallError> {
+        let function = FUNCTIONS
+            .get(usize::from(id))
+            .ok_or(CallError::UnknownId(id))?;
+        let address = self.symbol(id).ok_or(CallError::Missing(function.name))?;
+        PreparedCall::new(address, function, args)
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::content::{Function, Global};
 use crate::cubin::{
     DEPENDENCY_WAIT, EARLY_TRIGGER, INSTRUCTION, OS_ABI, OTHER_ENTRY, OTHER_MANAGED,
+    reserved_shared,
 };
 use crate::elf::{EM_CUDA, SHT_NOBITS};
 use crate::fatbin::{
@@ -178,7 +179,9 @@ pub fn cubin(functions: &[FunctionSpec], globals: &[GlobalSpec], target: Target)
         if function.shared_bytes != 0 {
             let shared = Section::empty(
                 format!(".nv.shared.{}", function.name),
-                function.shared_bytes,
+                function
+                    .shared_bytes
+                    .saturating_add(reserved_shared(Some(target), true)),
             );
             place(
                 Section {

@@ -19,9 +19,16 @@ pub(crate) const OTHER_ENTRY: u8 = 0x10;
 pub(crate) const OTHER_MANAGED: u8 = 0x04;
 /// st_other: in shared memory, which is never resolved by name.
 const OTHER_SHARED: u8 = 0x40;
-/// What sm_90 and later reserve in each kernel's shared section once the cubin is linked (seen in
-/// `ptxas` 12.9 and 13.5; CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK).
-const RESERVED_SHARED: u64 = 1024;
+/// Bytes that each kernel's shared section has for the system once the cubin is linked, beside the
+/// static shared memory: 1024 from sm_90 on (seen in `ptxas` 11.8, 12.1, 12.3, 12.9, 13.0 and 13.5;
+/// the first three write no section `.nv.shared.reserved.0`;
+/// CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK).
+pub(crate) fn reserved_shared(target: Option<Target>, is_linked: bool) -> u64 {
+    match target {
+        Some(target) if is_linked && target.major >= 9 => 1024,
+        _ => 0,
+    }
+}
 
 /// Bytes of an instruction of [`KNOWN_CODE`], and the bits of its operation.
 pub(crate) const INSTRUCTION: usize = 16;
@@ -395,8 +402,7 @@ impl<'a> Reader<'a> {
         content: &mut Content,
     ) -> Result<(), Problem> {
         let functions = &mut content.functions;
-        let is_reserved = names.contains(&&b".nv.shared.reserved.0"[..]);
-        let reserved = if is_reserved { RESERVED_SHARED } else { 0 };
+        let reserved = reserved_shared(content.target, !content.relocatable);
         for (index, name) in names.iter().enumerate() {
             let size = self.sections.get(index).map_or(0, |section| section.size);
             let named = |name| by_name.get(name).copied();
@@ -434,7 +440,8 @@ impl<'a> Reader<'a> {
                 }
             } else if let Some(of) = name.strip_prefix(b".nv.shared.") {
                 if let Some(function) = named(of).and_then(|at| functions.get_mut(at)) {
-                    function.shared_bytes = size.saturating_sub(reserved);
+                    // Cubins that earlier null drivers linked have no such bytes.
+                    function.shared_bytes = size.checked_sub(reserved).unwrap_or(size);
                 }
             } else if *name == b".nv.constant3" {
                 functions.iter_mut().for_each(|f| f.const_bytes = size);

@@ -90,22 +90,31 @@ fn what_is_built_reads_back() {
 }
 
 #[test]
-fn flags_are_read_by_abi() {
+fn target_and_static_shared_memory() {
+    const REL: u8 = 1;
+    const EXEC: u8 = 2;
+    const WITH_RESERVED: u64 = 2048 + 1024;
     // Flags seen in files that ptxas 12.9 and 13.5 wrote; the builder's note is blanked to leave
-    // only the flags.
-    for (abi, flags, expected) in [
-        (51, 0x0059_0559_u32, "sm_89"),
-        (51, 0x005a_0d5a, "sm_90a"),
-        (65, 0x0600_5a04, "sm_90"),
-        (65, 0x0600_6402, "sm_100"),
-        (65, 0x0600_640a, "sm_100a"),
+    // only the flags. None of these files has a section .nv.shared.reserved.0, as those of ptxas
+    // 12.3.
+    for (abi, flags, file_type, expected, shared) in [
+        (51, 0x0059_0559_u32, EXEC, "sm_89", WITH_RESERVED),
+        (51, 0x005a_055a, EXEC, "sm_90", 2048),
+        (51, 0x005a_055a, REL, "sm_90", WITH_RESERVED),
+        (51, 0x005a_0d5a, EXEC, "sm_90a", 2048),
+        (65, 0x0600_5a04, EXEC, "sm_90", 2048),
+        (65, 0x0600_6402, EXEC, "sm_100", 2048),
+        (65, 0x0600_640a, EXEC, "sm_100a", 2048),
     ] {
         let mut bytes = build::cubin(&functions(), &[], SM_90);
         let note = bytes.windows(6).position(|w| w == b"-arch ").unwrap();
         bytes[note..note + 12].fill(0);
         bytes[7] = abi;
         bytes[48..52].copy_from_slice(&flags.to_le_bytes());
-        assert_eq!(only(&bytes).target.unwrap().to_string(), expected);
+        bytes[16] = file_type;
+        let content = only(&bytes);
+        assert_eq!(content.target.unwrap().to_string(), expected);
+        assert_eq!(content.functions[0].shared_bytes, shared, "{expected}");
     }
 }
 

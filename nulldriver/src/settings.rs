@@ -34,7 +34,7 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cutape_play::{Allowed, OnMismatch};
 use cutape_registry::{Function, NullSetting};
@@ -113,6 +113,17 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     }
     settings
 });
+
+/// Spends that time. The end of it is spent awake: a sleep ends 50 us late (Linux, timer slack), which
+/// is more than most calls of a real driver take.
+fn delay(duration: Duration) {
+    const AWAKE: Duration = Duration::from_micros(200);
+    let begin = Instant::now();
+    std::thread::sleep(duration.saturating_sub(AWAKE));
+    while begin.elapsed() < duration {
+        std::hint::spin_loop();
+    }
+}
 
 /// Writes a line to stderr; the program must not end because stderr is full.
 pub(crate) fn print_line(line: &str) {
@@ -239,7 +250,7 @@ impl Settings {
             }
             match fault.effect {
                 Effect::Fail(number) => code = code.or(Some(CUresult(number))),
-                Effect::Delay(duration) => std::thread::sleep(duration),
+                Effect::Delay(duration) => delay(duration),
                 Effect::Crash => crash::segmentation_fault(),
                 Effect::Nondeterminism => {}
             }
@@ -411,6 +422,15 @@ mod tests {
 
     fn read(name: &'static str, value: &'static str) -> (Settings, Vec<String>) {
         Settings::read(|asked| (asked.name() == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn a_delay_takes_at_least_its_time() {
+        for time in [0, 20, 500].map(Duration::from_micros) {
+            let begin = Instant::now();
+            delay(time);
+            assert!(begin.elapsed() >= time, "{time:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod resources;
 use std::ffi::CStr;
 use std::path::Path;
 
-use cutape_driver::{CallError, Driver};
+use cutape_driver::{CallError, Driver, PreparedCall};
 use cutape_registry::id;
 
 use crate::error::Error;
@@ -103,6 +103,11 @@ impl Api {
     pub(crate) unsafe fn call(&self, id: u16, args: &[u64]) -> Result<Code, CallError> {
         // SAFETY: the caller vouches for the arguments.
         unsafe { self.driver.call(id, args) }
+    }
+
+    /// A call that is made many times.
+    pub(crate) fn prepare(&self, id: u16, args: &[u64]) -> Result<PreparedCall, CallError> {
+        self.driver.prepare(id, args)
     }
 
     /// Offset and size of each parameter of a live function, or kernel; `None` if the driver does

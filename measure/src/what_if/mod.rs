@@ -15,6 +15,7 @@ use cutape_replay::{Applied, Guard, Measuring, Options, Other, Skipped, Toleranc
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::host_time::while_recorded;
 pub use selection::EditSelection;
 pub use settings::EditSettings;
 
@@ -29,6 +30,9 @@ pub struct Pair {
     pub gain: f64,
     /// How often the calls ran in each round.
     pub iterations: u64,
+    /// How long the program itself took for them while it was recorded, in nanoseconds; `None` if the
+    /// last one does not wait for work.
+    pub program_ns: Option<u64>,
 }
 
 /// What came of the edits.
@@ -95,6 +99,7 @@ pub fn try_edits(
         recorded_ns,
         edited_ns,
         iterations: tried.iterations,
+        program_ns: while_recorded(trace, selection.span()),
     });
     Ok(Tried {
         edits: tried.applied,

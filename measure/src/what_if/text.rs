@@ -76,6 +76,16 @@ impl Tried {
                 count => format!(" of {count} runs"),
             }
         );
+        if let Some(program) = measured.program_ns {
+            let differs = measured.recorded_ns.median / program.max(1) as f64 - 1.0;
+            let _ = writeln!(
+                out,
+                "program    {} while it was recorded, replayed as recorded {} ({:+.1} %)",
+                quantity::time(program),
+                quantity::time(measured.recorded_ns.median.max(0.0) as u64),
+                differs * 100.0
+            );
+        }
     }
 
     fn bytes(&self, out: &mut String) {

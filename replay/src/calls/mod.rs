@@ -5,6 +5,8 @@ pub(crate) mod awaited;
 pub(crate) mod events;
 pub(crate) mod frame;
 pub(crate) mod issuer;
+pub(crate) mod pace;
+pub(crate) mod prepared_steps;
 pub(crate) mod steps;
 pub(crate) mod traits;
 pub(crate) mod types;

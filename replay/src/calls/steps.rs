@@ -1,19 +1,14 @@
 //! Calls to repeat: arguments with live handles and addresses, and the memory that they point to.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_format::Call;
 use cutape_registry::{FUNCTIONS, Function, id};
 
+use crate::api::Code;
 use crate::api::buffer::Buffer;
-use crate::api::{Api, Code, NOT_READY, result_name};
-use crate::calls::traits;
-use crate::process::position::Position;
-
-/// How long the device may take until a query reports that its work is done.
-const PATIENCE_SECONDS: u64 = 30;
+use crate::objects::kernels::SharedParameters;
 
 /// A call as it was issued to the driver.
 #[derive(Clone, Debug)]
@@ -43,6 +38,8 @@ pub(crate) enum Step {
 pub(crate) struct Recorder {
     pub(crate) steps: Vec<Step>,
     pub(crate) buffers: Vec<Buffer>,
+    /// What kernels are launched with, of all calls to repeat.
+    pub(crate) parameters: SharedParameters,
     /// The first result other than success.
     pub(crate) failed: Option<Code>,
     /// Why the call was not issued.
@@ -127,75 +124,4 @@ pub(crate) fn issued_by(steps: &[Step]) -> impl Iterator<Item = &Issued> {
         Step::Call(issued) | Step::Put { issued, .. } => Some(issued),
         Step::Store { .. } | Step::Pause(_) => None,
     })
-}
-
-/// Issues all steps once. `current` is the thread's current context, before and after.
-///
-/// # Errors
-/// The first call that does not succeed, in one line.
-pub(crate) fn issue(
-    api: &Api,
-    steps: &[Step],
-    current: &mut u64,
-    position: &Position,
-) -> Result<(), String> {
-    for step in steps {
-        match step {
-            Step::Store { address, bytes } => {
-                // SAFETY: the player found these bytes inside live host memory of this process when
-                // it made the step, and calls that end such memory are deferred from then on.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), *address as *mut u8, bytes.len())
-                };
-            }
-            Step::Pause(lasts) => {
-                let begin = Instant::now();
-                while begin.elapsed() < *lasts {
-                    std::hint::spin_loop();
-                }
-            }
-            Step::Call(issued) | Step::Put { issued, .. } => {
-                if issued.context != *current && issued.context != 0 {
-                    api.set_current(issued.context)
-                        .map_err(|code| failed(issued, code))?;
-                    *current = issued.context;
-                }
-                position.call.store(issued.index, Ordering::Relaxed);
-                let mut code = call_driver(api, issued)?;
-                if code == NOT_READY && traits::of(issued.function).is_query {
-                    code = wait_until_ready(api, issued)?;
-                }
-                if code != 0 {
-                    return Err(failed(issued, code));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn wait_until_ready(api: &Api, issued: &Issued) -> Result<Code, String> {
-    let begin = Instant::now();
-    loop {
-        match call_driver(api, issued)? {
-            NOT_READY if begin.elapsed().as_secs() < PATIENCE_SECONDS => std::hint::spin_loop(),
-            code => return Ok(code),
-        }
-    }
-}
-
-fn call_driver(api: &Api, issued: &Issued) -> Result<Code, String> {
-    // SAFETY: the player has issued the same arguments; the memory that they point to is kept with
-    // the steps, and nothing that the call uses ends before them.
-    unsafe { api.call(issued.function.id, &issued.args) }
-        .map_err(|error| format!("call {} {}: {error}", issued.index, issued.function.name))
-}
-
-fn failed(issued: &Issued, code: Code) -> String {
-    format!(
-        "call {} {} returned {} when it was repeated",
-        issued.index,
-        issued.function.name,
-        result_name(code)
-    )
 }

@@ -30,6 +30,8 @@ struct Kernel {
     layout: Layout,
     /// The last parameter ends where the packed ones end.
     is_whole: bool,
+    /// The driver itself says so.
+    is_certain: bool,
     /// `None` while a launch has it.
     prepared: Option<Box<Prepared>>,
 }
@@ -42,6 +44,20 @@ pub(crate) struct Prepared {
     pub memory: Buffer,
     /// Where the parameters begin.
     at: usize,
+}
+
+/// Memory of launches that are repeated. Launches with equal parameters have the same: it stays in the
+/// processor's caches, as that of the program does, which builds all parameters in one place.
+#[derive(Debug, Default)]
+pub(crate) struct SharedParameters(HashMap<(ObjectId, Box<[u8]>), Buffer, FxBuildHasher>);
+
+impl SharedParameters {
+    /// The address of the pointers to parameters that equal these packed ones.
+    pub(crate) fn keep(&mut self, prepared: Box<Prepared>, packed: &[u8]) -> u64 {
+        let key = (prepared.launched.0, packed.into());
+        let Prepared { memory, .. } = *prepared;
+        self.0.entry(key).or_insert(memory).address()
+    }
 }
 
 /// What is known of functions that were launched.
@@ -102,7 +118,7 @@ impl Kernels {
         }
         let mut prepared = match kernel.prepared.take_if(|_| !wish.keeps_memory) {
             Some(kept) => kept,
-            None => prepare(&kernel.layout, launched),
+            None => prepare(&kernel.layout, launched, kernel.is_certain),
         };
         let place = prepared.memory.bytes_mut().get_mut(prepared.at..)?;
         place.get_mut(..packed.len())?.copy_from_slice(packed);
@@ -139,10 +155,13 @@ impl Kernels {
             false => api.parameters_of(function, handles.is_live_kernel(function)),
         };
         let recorded = || self.layouts.get(&wish.handle).cloned();
-        let layout = asked.filter(is_whole).or_else(recorded).unwrap_or_default();
+        let asked = asked.filter(is_whole);
+        let is_certain = asked.is_some();
+        let layout = asked.or_else(recorded).unwrap_or_default();
         Kernel {
             launched: Some(launched),
             is_whole: is_whole(&layout),
+            is_certain,
             layout,
             prepared: None,
         }
@@ -152,10 +171,11 @@ impl Kernels {
 /// An array of pointers to each parameter, and room for them. One pointer more than there are
 /// parameters, so that a driver that looks behind finds memory.
 #[cold]
-fn prepare(layout: &Layout, launched: Launched) -> Box<Prepared> {
+fn prepare(layout: &Layout, launched: Launched, is_certain: bool) -> Box<Prepared> {
     let (at, length) = (((layout.len() + 1) * 8).next_multiple_of(64), launched.1);
     // The driver may take more parameters than the trace knows: room for the longest.
-    let mut memory = Buffer::zeroed(at + length + PARAMETER_BYTES);
+    let room = if is_certain { 0 } else { PARAMETER_BYTES };
+    let mut memory = Buffer::zeroed(at + length + room);
     let base = memory.address() + at as u64;
     let offsets = layout.iter().map(|known| u64::from(known.0));
     let words = memory.bytes_mut().chunks_exact_mut(8);
@@ -183,7 +203,8 @@ mod tests {
         let (id, live) = handles.live_function(7).expect("alive");
         assert_eq!(live, 9);
         let launched = (id, 24);
-        let memory = prepare(&vec![(0, 8), (8, 4), (16, 8), (4000, 8)], launched).memory;
+        let layout = vec![(0, 8), (8, 4), (16, 8), (4000, 8)];
+        let memory = prepare(&layout, launched, false).memory;
         let words = |memory: &Buffer| {
             let base = memory.address() + 64;
             let words = memory.bytes().chunks_exact(8).take(5);
@@ -193,5 +214,10 @@ mod tests {
         // An offset behind the end stays inside.
         assert_eq!(words(&memory), [0, 8, 16, 24, 0]);
         assert!(memory.len() >= 64 + 24 + PARAMETER_BYTES);
+        assert_eq!(prepare(&layout, launched, true).memory.len(), 64 + 24);
+        let mut shared = SharedParameters::default();
+        let [one, equal, other] = [[1; 24], [1; 24], [2; 24]]
+            .map(|packed| shared.keep(prepare(&layout, launched, true), &packed));
+        assert!(one == equal && one != other);
     }
 }

@@ -36,8 +36,10 @@ pub(crate) struct Parameters {
     pub extra: u64,
     /// What the two point into, unless it is in `given`.
     pub buffers: Vec<Buffer>,
-    /// The live function, and memory of the kernel's.
-    given: Option<(u64, Box<Prepared>)>,
+    /// The live function, if it is known.
+    function: Option<u64>,
+    /// Memory of the kernel's.
+    given: Option<Box<Prepared>>,
 }
 
 impl Parameters {
@@ -47,14 +49,14 @@ impl Parameters {
         // What is going to be repeated keeps its memory.
         if let Some(recorder) = &mut player.issuer.recorder {
             recorder.keep(std::mem::take(self).into_buffers());
-        } else if let Some((_, prepared)) = self.given.take() {
+        } else if let Some(prepared) = self.given.take() {
             player.issuer.kernels.take_back(prepared);
         }
     }
 
     /// All memory, for a driver that may read the parameters after the call.
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = Buffer> {
-        let given = self.given.map(|given| given.1.memory);
+        let given = self.given.map(|given| given.memory);
         self.buffers.into_iter().chain(given)
     }
 }
@@ -91,8 +93,8 @@ pub(crate) fn kernel(job: &mut Job<'_, '_>) -> Played {
     };
     let mut parameters = Parameters::default();
     rebuild(job, &source, &mut parameters)?;
-    args[FUNCTION] = match &parameters.given {
-        Some((function, _)) => *function,
+    args[FUNCTION] = match parameters.function {
+        Some(function) => function,
         None => job.live_handle(Kind::Function, args[FUNCTION])?,
     };
     args[KERNEL_PARAMS] = parameters.kernel_params;
@@ -234,9 +236,17 @@ pub(crate) fn rebuild(
     let state = &mut **job.player;
     let known = (&state.handles, &*state.api);
     match state.issuer.kernels.give(known, wish, &packed) {
-        Some(given) => {
-            built.kernel_params = given.1.memory.address();
-            built.given = Some(given);
+        Some((function, given)) => {
+            built.function = Some(function);
+            match &mut state.issuer.recorder {
+                Some(recorder) => {
+                    built.kernel_params = recorder.parameters.keep(given, &packed);
+                }
+                None => {
+                    built.kernel_params = given.memory.address();
+                    built.given = Some(given);
+                }
+            }
         }
         None if source.takes_extra => built.extra = lend(&mut built.buffers, as_list(&packed)),
         None => built.kernel_params = as_one(&mut built.buffers, &packed),

@@ -26,8 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::buffer::Buffer;
 use crate::api::{Code, result_name};
-use crate::calls::steps::{self, Recorder, Step, calls_of};
+use crate::calls::prepared_steps::PreparedSteps;
+use crate::calls::steps::{Recorder, Step, calls_of};
 use crate::error::Error;
+use crate::measure::clock;
+use crate::objects::kernels::SharedParameters;
 use crate::play::play;
 use crate::player::Player;
 use crate::player::current::Decoded;
@@ -165,6 +168,7 @@ pub(crate) struct Rerun {
     job: Job,
     measure: Measure,
     position: Arc<Position>,
+    clock: clock::Clock,
     pub(crate) outcome: Outcome,
     begun: bool,
     left: usize,
@@ -172,6 +176,7 @@ pub(crate) struct Rerun {
     steps: Vec<Step>,
     /// What arguments of the steps point into.
     buffers: Vec<Buffer>,
+    parameters: SharedParameters,
     /// What edits need to know of the calls.
     noted: Noted,
 }
@@ -203,11 +208,13 @@ impl Rerun {
             job,
             measure,
             position,
+            clock: clock::Clock::start(),
             outcome: Outcome::default(),
             begun: false,
             snapshot: None,
             steps: Vec::new(),
             buffers: Vec::new(),
+            parameters: SharedParameters::default(),
             noted: Noted::default(),
         }
     }
@@ -335,7 +342,7 @@ impl Rerun {
         let tolerance = &self.job.tolerance;
         let tried = what_if::run(
             player,
-            &self.position,
+            (&self.position, &self.clock),
             what_if,
             tolerance,
             what,
@@ -379,7 +386,10 @@ impl Rerun {
         self.save(player, call)?;
         self.record(player, next)?;
         let steps = std::mem::take(&mut self.steps);
-        let buffers = std::mem::take(&mut self.buffers);
+        let kept = (
+            std::mem::take(&mut self.buffers),
+            std::mem::take(&mut self.parameters),
+        );
         let mut snapshot = self.snapshot.take();
         if calls_of(&steps).next().is_some() {
             self.wait(player, call.index)?;
@@ -388,7 +398,7 @@ impl Rerun {
         if let Some(snapshot) = &mut snapshot {
             snapshot.release(&player.api);
         }
-        drop(buffers);
+        drop(kept);
         Ok(())
     }
 
@@ -528,7 +538,10 @@ impl Rerun {
         }
         api.synchronize().map_err(returned("cuCtxSynchronize"))?;
         let mut current = before;
-        steps::issue(api, steps, &mut current, &self.position).map_err(cannot)?;
+        let prepared = PreparedSteps::of(api, steps, &self.clock).map_err(cannot)?;
+        prepared
+            .issue(&mut current, &self.position)
+            .map_err(cannot)?;
         let synchronized = api.synchronize();
         synchronized.map_err(returned("cuCtxSynchronize after a repeated launch"))?;
         api.set_current(before).map_err(returned("cuCtxSetCurrent"))
@@ -544,7 +557,8 @@ impl Rerun {
         put: &PutBack,
     ) -> Result<(), Error> {
         let api = &player.api;
-        let mut work = Work::new(api, steps, snapshot, &self.position).map_err(cannot)?;
+        let work = Work::new(api, steps, snapshot, (&self.position, &self.clock));
+        let mut work = work.map_err(cannot)?;
         if !work.is_busy_before() {
             let note = "the device has no room for scratch memory: times on its clock include the time that the host takes to enqueue the calls";
             self.outcome.note(note);
@@ -573,9 +587,13 @@ impl Rerun {
     /// Plays a call and keeps what the driver was given.
     fn record<'t>(&mut self, player: &mut Player<'t>, next: &Decoded<'t>) -> Result<(), Error> {
         let call = &next.call;
-        player.issuer.recorder = Some(Recorder::default());
+        player.issuer.recorder = Some(Recorder {
+            parameters: std::mem::take(&mut self.parameters),
+            ..Recorder::default()
+        });
         let played = play(player, next);
         let recorder = player.issuer.recorder.take().unwrap_or_default();
+        self.parameters = recorder.parameters;
         played?;
         let name = &call.signature.name;
         if let Some(code) = recorder.failed {

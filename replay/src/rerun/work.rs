@@ -7,7 +7,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Api, Code, result_name};
-use crate::calls::steps::{Step, issue, issued_by};
+use crate::calls::prepared_steps::PreparedSteps;
+use crate::calls::steps::{Step, issued_by};
+use crate::measure::clock;
 use crate::process::position::Position;
 use crate::rerun::repeatable::stream_of;
 use crate::rerun::snapshot::Snapshot;
@@ -32,7 +34,7 @@ pub enum Clock {
 #[derive(Debug)]
 pub struct Work<'a> {
     api: &'a Api,
-    steps: &'a [Step],
+    steps: PreparedSteps<'a>,
     snapshot: Option<&'a Snapshot>,
     position: &'a Position,
     /// The context of the first call.
@@ -51,7 +53,7 @@ impl<'a> Work<'a> {
         api: &'a Api,
         steps: &'a [Step],
         snapshot: Option<&'a Snapshot>,
-        position: &'a Position,
+        (position, clock): (&'a Position, &clock::Clock),
     ) -> Result<Self, String> {
         let before = api.current_context().map_err(refused("cuCtxGetCurrent"))?;
         let first = issued_by(steps).next();
@@ -67,7 +69,7 @@ impl<'a> Work<'a> {
             .collect();
         let mut work = Self {
             api,
-            steps,
+            steps: PreparedSteps::of(api, steps, clock)?,
             snapshot,
             position,
             context,
@@ -151,7 +153,7 @@ impl<'a> Work<'a> {
     fn time_on_host(&self) -> Result<f64, String> {
         let mut current = self.context;
         let begin = Instant::now();
-        issue(self.api, self.steps, &mut current, self.position)?;
+        self.steps.issue(&mut current, self.position)?;
         Ok(begin.elapsed().as_nanos() as f64)
     }
 
@@ -169,7 +171,7 @@ impl<'a> Work<'a> {
                 .map_err(refused("cuStreamWaitEvent"))?;
         }
         let mut current = self.context;
-        issue(api, self.steps, &mut current, self.position)?;
+        self.steps.issue(&mut current, self.position)?;
         for &(context, stream, event) in &self.others {
             self.enter(context)?;
             api.record_event(event, stream)

@@ -10,8 +10,10 @@ use super::job::{Other, Tried, WhatIf};
 use super::noted::Noted;
 use super::{edits, hazards};
 use crate::api::result_name;
-use crate::calls::steps::{Step, issue, issued_by};
+use crate::calls::prepared_steps::PreparedSteps;
+use crate::calls::steps::{Step, issued_by};
 use crate::compare::received::read_memory;
+use crate::measure::clock::Clock;
 use crate::player::Player;
 use crate::process::position::Position;
 use crate::rerun::outputs::{Tolerance, compare, compare_regions};
@@ -40,7 +42,7 @@ struct Runner<'a, 't> {
 /// A call that fails when it is repeated as recorded.
 pub(in crate::rerun) fn run(
     player: &Player<'_>,
-    position: &Position,
+    (position, clock): (&Position, &Clock),
     job: &WhatIf,
     tolerance: &Tolerance,
     (mut steps, mut noted): (Vec<Step>, Noted),
@@ -63,9 +65,10 @@ pub(in crate::rerun) fn run(
     };
     let mut tried = Tried::default();
     let recorded = noted.host.clone();
-    runner.run(steps, snapshot, &recorded)?;
+    let prepared = PreparedSteps::of(api, steps, clock)?;
+    runner.run(&prepared, snapshot, &recorded)?;
     let (before, once) = (copied(&recorded), snapshot.changes(api)?);
-    runner.run(steps, snapshot, &recorded)?;
+    runner.run(&prepared, snapshot, &recorded)?;
     let (after, twice) = (copied(&recorded), snapshot.changes(api)?);
     let known = Known { player, noted };
     let mut edited = Edited::new(steps, &recorded);
@@ -75,16 +78,20 @@ pub(in crate::rerun) fn run(
     });
     tried.conditions = std::mem::take(&mut edited.conditions);
     let is_possible = possible.is_ok();
-    let ran = possible.and_then(|()| runner.run(&edited.steps, snapshot, &edited.host));
+    let ran = possible.and_then(|()| {
+        let prepared = PreparedSteps::of(api, &edited.steps, clock)?;
+        runner.run(&prepared, snapshot, &edited.host)?;
+        Ok(prepared)
+    });
     match ran {
-        Ok(_) => {
+        Ok(prepared_edited) => {
             let compared = Compared {
                 copies: [before, after],
                 memory: [once, twice],
                 tolerance,
             };
             runner.compare(&edited, &recorded, snapshot, compared, &mut tried)?;
-            runner.time(job, steps, &edited, snapshot, &mut tried)?;
+            runner.time(job, [&prepared, &prepared_edited], snapshot, &mut tried)?;
         }
         Err(why) => {
             tried.refused = Some(why);
@@ -159,7 +166,7 @@ impl Runner<'_, '_> {
     /// Runs the steps once on restored memory; nanoseconds until all work is done.
     fn run(
         &self,
-        steps: &[Step],
+        steps: &PreparedSteps<'_>,
         snapshot: &Snapshot,
         host: &BTreeMap<u64, HostSide>,
     ) -> Result<f64, String> {
@@ -173,7 +180,7 @@ impl Runner<'_, '_> {
         self.once(steps, snapshot)
     }
 
-    fn once(&self, steps: &[Step], snapshot: &Snapshot) -> Result<f64, String> {
+    fn once(&self, steps: &PreparedSteps<'_>, snapshot: &Snapshot) -> Result<f64, String> {
         let api = &self.player.api;
         self.wait()?;
         // The legacy default stream.
@@ -181,7 +188,7 @@ impl Runner<'_, '_> {
         self.wait()?;
         let mut current = self.context;
         let begin = Instant::now();
-        issue(api, steps, &mut current, self.position)?;
+        steps.issue(&mut current, self.position)?;
         if self.contexts.len() > 1 {
             self.wait()?;
         } else {
@@ -268,19 +275,18 @@ impl Runner<'_, '_> {
     fn time(
         &self,
         job: &WhatIf,
-        steps: &[Step],
-        edited: &Edited,
+        [recorded, edited]: [&PreparedSteps<'_>; 2],
         snapshot: &Snapshot,
         tried: &mut Tried,
     ) -> Result<(), String> {
-        let lasts = self.once(steps, snapshot)?;
-        self.once(&edited.steps, snapshot)?;
+        let lasts = self.once(recorded, snapshot)?;
+        self.once(edited, snapshot)?;
         let iterations = (ROUND_NS / lasts.max(1.0))
             .ceil()
             .clamp(1.0, MOST_ITERATIONS);
         tried.iterations = iterations as u64;
         for round in 0..job.rounds {
-            let mut both = [(steps, Vec::new()), (&*edited.steps, Vec::new())];
+            let mut both = [(recorded, Vec::new()), (edited, Vec::new())];
             for _ in 0..tried.iterations {
                 // Neither is always the second one.
                 let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
