@@ -164,6 +164,7 @@ impl Handles {
             created_ticks: 0,
             parent: owner.or(context),
             context: None,
+            name: None,
         };
         let (id, ended) = self.objects.create(new, live);
         self.count_ended(&ended);
