@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cutape_analyzer::demangle::bare;
 use serde::{Deserialize, Serialize};
 
 use crate::path::{CriticalPath, Link};
@@ -243,8 +244,8 @@ fn serial(run: &Run) -> Vec<Candidate> {
 
 /// A kernel as sets name it: without its parameters.
 fn kernel_set(name: &str) -> String {
-    let name = name.split('(').next().unwrap_or(name);
-    match name.contains([' ', ',', ':']) {
+    let name = bare(name);
+    match name.contains([' ', ',', ':', '(']) {
         true => format!("kernel:\"{name}\""),
         false => format!("kernel:{name}"),
     }
@@ -293,7 +294,7 @@ fn kernel(profile: &Profile, run: &Run, path: &CriticalPath, whole: u64) -> Opti
         .filter(|&unused| unused > 0)?;
     let least = share.count.saturating_mul(LEAST_KERNEL_NS);
     let gain = share.total_ns.saturating_sub(least) as f64 * unused as f64 / multiprocessors as f64;
-    let name = share.name.split('(').next().unwrap_or(&share.name);
+    let name = bare(&share.name);
     let threads = work.block?.map(|size| size.to_string()).join(",");
     Some(Advice {
         edit: "kernel".to_owned(),
@@ -514,9 +515,15 @@ mod tests {
         ] {
             assert_eq!(quoted(text), expected);
         }
-        assert_eq!(
-            kernel_set("at::add<float>(int)"),
-            "kernel:\"at::add<float>\""
-        );
+        for (name, expected) in [
+            ("saxpy", "kernel:saxpy"),
+            ("at::add<float>(int)", "kernel:\"at::add<float>\""),
+            (
+                "void at::(anonymous namespace)::add<(int)4>(int)",
+                "kernel:\"at::(anonymous namespace)::add<(int)4>\"",
+            ),
+        ] {
+            assert_eq!(kernel_set(name), expected);
+        }
     }
 }

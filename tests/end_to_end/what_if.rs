@@ -132,6 +132,20 @@ fn edits_are_tried(folder: &Path) {
             ],
         ),
         (
+            "bring",
+            &["--pin-memory", "cuMemcpyDtoHAsync"],
+            &[
+                "condition: the program must not read what 5 copies to the host bring",
+                "bytes equal: 5 of 5 compared (20.0 KiB)",
+            ],
+        ),
+        // A wait for a non-blocking stream, before a copy in the default stream.
+        (
+            "cross fixed",
+            &["--drop-sync", "cuStreamSynchronize"],
+            &["condition: events order the work of the 2 streams"],
+        ),
+        (
             "rewrite",
             &["--drop-sync", "cuStreamSynchronize"],
             &["bytes equal: 1 of 1 compared"],
@@ -180,6 +194,12 @@ fn edits_that_are_not_possible(folder: &Path) {
         (
             "pageable",
             &["--batch-copies", "cuMemcpyHtoDAsync"],
+            "not possible: no two of the calls are linear copies",
+        ),
+        // Each copy reads what the one before has written.
+        (
+            "spread",
+            &["--batch-copies", "cuMemcpyDtoDAsync"],
             "not possible: no two of the calls are linear copies",
         ),
         // The driver refuses it.

@@ -66,7 +66,7 @@ fn note_reached<'t>(
             let packed = snapshots.filter(|one| one.field == field::KERNEL_PARAMETERS);
             for snapshot in packed {
                 let Payload::Here(bytes) = player.payload(&snapshot) else {
-                    continue;
+                    return;
                 };
                 // Pointers are aligned (CUDA C++ Programming Guide, kernel parameters).
                 for word in bytes.chunks_exact(8) {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::edited::{Edited, Known};
+use super::hazards::NonBlocking;
 use super::host_side::{HostSide, share_sources};
 use super::job::{Other, Tried, WhatIf};
 use super::noted::Noted;
@@ -68,9 +69,12 @@ pub(in crate::rerun) fn run(
     runner.run(steps, snapshot, &recorded)?;
     let (after, twice) = (copied(&recorded), snapshot.changes(api)?);
     let known = Known { player, noted };
-    let mut edited = Edited::new(steps, &recorded);
+    let mut edited = Edited::new(steps, &recorded, NonBlocking::of(api, steps));
     let possible = edits::apply(&mut edited, known, job).and_then(|applied| {
         tried.applied = applied;
+        let sides = [&recorded, &edited.host];
+        let unproven = hazards::unproven(steps, sides, &job.drop_sync, &edited.non_blocking);
+        edited.conditions.extend(unproven);
         hazard(steps, &recorded, &edited).map_or(Ok(()), Err)
     });
     tried.conditions = std::mem::take(&mut edited.conditions);
@@ -104,8 +108,8 @@ pub(in crate::rerun) fn run(
 /// Host memory that the edited calls use while a copy may be on its way, and the recorded ones do
 /// not.
 fn hazard(steps: &[Step], recorded: &BTreeMap<u64, HostSide>, edited: &Edited) -> Option<String> {
-    let known = hazards::of(steps, recorded);
-    let found = hazards::of(&edited.unjoined, &edited.host);
+    let known = hazards::of(steps, recorded, &edited.non_blocking);
+    let found = hazards::of(&edited.unjoined, &edited.host, &edited.non_blocking);
     let mut new = found.difference(&known);
     let first = new.next()?;
     let others = new.count();
