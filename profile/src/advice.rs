@@ -17,6 +17,9 @@ const LEAST_SHARE: f64 = 0.01;
 /// A bound counts half beside a prediction: the gain is somewhere below it.
 const OF_A_BOUND: f64 = 0.5;
 
+/// The most stretches of waits that a command names.
+const MOST_STRETCHES: usize = 20;
+
 /// What a kernel takes at least, however many blocks it has (assumed).
 const LEAST_KERNEL_NS: u64 = 2000;
 
@@ -111,7 +114,7 @@ fn is_to_host(work: &Work) -> bool {
 /// wait.
 fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
     let by_call = work_by_call(run);
-    let mut found: BTreeMap<&str, (BTreeSet<u64>, u64)> = BTreeMap::new();
+    let mut found: BTreeMap<&str, (BTreeSet<u64>, Vec<u64>)> = BTreeMap::new();
     let mut brings = false;
     // Streams with work since the last wait, and the last wait with those before it.
     let mut streams: BTreeSet<u32> = BTreeSet::new();
@@ -130,7 +133,7 @@ fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
             }
             last = None;
         } else if facts.is_wait {
-            found.entry(&facts.function).or_default().1 += 1;
+            found.entry(&facts.function).or_default().1.push(call);
             let awaited = std::mem::take(&mut streams);
             last = (!std::mem::take(&mut brings)).then_some((call, awaited));
         }
@@ -138,15 +141,21 @@ fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
     let found = found.into_iter();
     let candidates = found.filter(|(_, (droppable, _))| droppable.len() > 1);
     candidates
-        .map(|(function, (dropped, all))| {
-            let count = dropped.len() as u64;
-            let set = match count == all {
+        .map(|(function, (mut dropped, all))| {
+            let mut stretches = stretches(&all, &dropped);
+            stretches.truncate(MOST_STRETCHES);
+            let last = stretches.last().map_or(0, |stretch| stretch.1);
+            dropped.retain(|&call| call <= last);
+            let set = match dropped.len() == all.len() {
                 true => function.to_owned(),
-                false => listed(function, &dropped),
+                false => listed(function, &stretches),
             };
             Candidate {
                 edit: "drop-sync",
-                what: format!("the host waits {count} times in {function} before it goes on"),
+                what: format!(
+                    "the host waits {} times in {function} before it goes on",
+                    dropped.len()
+                ),
                 set,
                 change: Change {
                     dropped,
@@ -157,17 +166,23 @@ fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
         .collect()
 }
 
-/// A set with some calls of a function: by number if they are few, else from the first to the last.
-fn listed(function: &str, calls: &BTreeSet<u64>) -> String {
-    const FEW: usize = 8;
-    if calls.len() <= FEW {
-        let numbers: Vec<String> = calls.iter().map(u64::to_string).collect();
-        return numbers.join(",");
-    }
-    let (first, last) = (calls.first(), calls.last());
-    match first.zip(last) {
-        Some((first, last)) => format!("{function} {first}..={last}"),
-        None => function.to_owned(),
+/// Some waits of a function, as stretches without another wait of it: their first and last.
+fn stretches(all: &[u64], dropped: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+    let parts = all.chunk_by(|one, other| dropped.contains(one) == dropped.contains(other));
+    let parts = parts.filter_map(|part| Some((*part.first()?, *part.last()?)));
+    parts.filter(|part| dropped.contains(&part.0)).collect()
+}
+
+/// A set with these stretches of calls of a function.
+fn listed(function: &str, stretches: &[(u64, u64)]) -> String {
+    let parts = stretches.iter().map(|&(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}..={last}"),
+    });
+    let parts = parts.collect::<Vec<_>>().join(",");
+    match stretches {
+        [_] => format!("{function} {parts}"),
+        _ => format!("{function} ({parts})"),
     }
 }
 
@@ -502,6 +517,19 @@ mod tests {
             let profile = profile(work, calls, &waits);
             let found = super::waits(&profile, &profile.runs[0]);
             assert_eq!(!found.is_empty(), expected, "stream {other}");
+        }
+    }
+
+    #[test]
+    fn a_set_has_no_other_waits() {
+        for (dropped, expected) in [
+            (&[1, 3, 5][..], "f 1..=5"),
+            (&[1, 3, 7], "f (1..=3,7)"),
+            (&[3, 7], "f (3,7)"),
+        ] {
+            let dropped = dropped.iter().copied().collect();
+            let stretches = stretches(&[1, 3, 5, 7], &dropped);
+            assert_eq!(listed("f", &stretches), expected);
         }
     }
 
