@@ -20,7 +20,7 @@ use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
 use cutape_terminal::library;
 use cutape_terminal::message;
-use cutape_terminal::output::{self, ReportFile};
+use cutape_terminal::output::{self, Format, ReportFile};
 use cutape_terminal::progress::{Progress, Unit};
 
 /// The hidden verb of the guarded child.
@@ -115,13 +115,6 @@ struct EditOptions {
 enum HostTime {
     Recorded,
     None,
-}
-
-/// How to show the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 /// The arguments of the guarded child.

@@ -323,7 +323,8 @@ mod tests {
         WaitForEvent(u64),
     }
     use Of::{
-        Bring, Read, Record, Synchronous, Wait, WaitForAll, WaitForEvent, WaitForOther, WaitIn, Write,
+        Bring, Read, Record, Synchronous, Wait, WaitForAll, WaitForEvent, WaitForOther, WaitIn,
+        Write,
     };
 
     const LENGTH: u64 = 64;
@@ -370,7 +371,13 @@ mod tests {
             WaitForOther => call(index, "cuCtxSynchronize_v2", &[2]),
             Synchronous(at) => {
                 let of_call = side(at, 0, false);
-                host.insert(index, HostSide { is_async: false, ..of_call });
+                host.insert(
+                    index,
+                    HostSide {
+                        is_async: false,
+                        ..of_call
+                    },
+                );
                 call(index, "cuMemcpyDtoH_v2", &[at, 0, LENGTH])
             }
             Record(event, stream) => call(index, "cuEventRecord", &[event, stream]),

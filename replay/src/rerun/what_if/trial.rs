@@ -305,5 +305,25 @@ impl Runner<'_, '_> {
 /// The median of some times.
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
+    let middle = [times.len().saturating_sub(1) / 2, times.len() / 2];
+    let [one, other] = middle.map(|at| times.get(at).copied().unwrap_or(0.0));
+    f64::midpoint(one, other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        for (times, expected) in [
+            (&[][..], 0.0),
+            (&[3.0], 3.0),
+            (&[9.0, 1.0], 5.0),
+            (&[9.0, 1.0, 2.0], 2.0),
+            (&[4.0, 1.0, 2.0, 9.0], 3.0),
+        ] {
+            assert_eq!(median(times.to_vec()), expected, "{times:?}");
+        }
+    }
 }
