@@ -119,6 +119,16 @@ pub(crate) enum Clocks {
     Both,
 }
 
+impl Clocks {
+    pub(crate) fn clocks(self) -> &'static [Clock] {
+        match self {
+            Self::Gpu => &[Clock::Gpu],
+            Self::Host => &[Clock::Host],
+            Self::Both => &[Clock::Gpu, Clock::Host],
+        }
+    }
+}
+
 /// Rejects numbers of samples, seconds to measure and to warm up, and thresholds on the device and
 /// on the host that are out of range.
 pub(crate) fn check_numbers(
@@ -207,11 +217,7 @@ impl Arguments {
             plots: !self.no_plots,
             threshold: self.threshold,
             host_threshold: self.host_threshold,
-            clocks: match self.clock {
-                Clocks::Gpu => &[Clock::Gpu],
-                Clocks::Host => &[Clock::Host],
-                Clocks::Both => &[Clock::Gpu, Clock::Host],
-            },
+            clocks: self.clock.clocks(),
             samples: self.samples,
             measure_seconds: self.measure_seconds,
             warm_up_seconds: self.warm_up_seconds,

@@ -203,10 +203,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             guarded::json(&WithState::new(&tried, &state))
         }
     };
-    match file {
-        Some(file) => file.write(&text)?,
-        None => output::print(&text)?,
-    }
+    output::write(file.as_ref(), &text)?;
     Ok(status(&tried))
 }
 

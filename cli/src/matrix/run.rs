@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum as _;
 use cutape_measure::matrix::{
     Machine, MatrixSettings, MatrixSubject, Process, ReplayOutcome, Replayed, Results, SCHEMA,
     TraceResults, digest_of,
 };
 use cutape_measure::{Benchmark, GpuStates, Selection};
-use cutape_replay::Clock;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::private_folder::PrivateFolder;
@@ -20,7 +20,6 @@ use cutape_terminal::{input, library, message, output};
 use serde::Deserialize;
 
 use super::Arguments;
-use crate::bench::Clocks;
 use crate::verb_process::{self as process, Limit};
 
 /// Where `replay` and `bench` write theirs.
@@ -133,11 +132,7 @@ fn planned<'t>(
         settings: MatrixSettings {
             each_kernel: arguments.each_kernel,
             replace: arguments.replace.clone(),
-            clocks: match arguments.clock {
-                Clocks::Gpu => vec![Clock::Gpu],
-                Clocks::Host => vec![Clock::Host],
-                Clocks::Both => vec![Clock::Gpu, Clock::Host],
-            },
+            clocks: arguments.clock.clocks().to_vec(),
             rounds: arguments.rounds,
             samples: arguments.samples,
             measure_seconds: arguments.measure_seconds,
@@ -324,13 +319,10 @@ impl Runner<'_> {
     ) -> Result<(Process, Vec<Benchmark>), Failure> {
         let arguments = self.arguments;
         let mut words = self.words("bench", trace);
-        let clock = match arguments.clock {
-            Clocks::Gpu => "gpu",
-            Clocks::Host => "host",
-            Clocks::Both => "both",
-        };
+        let clock = arguments.clock.to_possible_value();
+        let clock = clock.map_or_else(String::new, |value| value.get_name().to_owned());
         for (option, value) in [
-            ("--clock", clock.to_owned()),
+            ("--clock", clock),
             ("--samples", arguments.samples.to_string()),
             ("--measure-seconds", arguments.measure_seconds.to_string()),
             ("--warm-up-seconds", arguments.warm_up_seconds.to_string()),

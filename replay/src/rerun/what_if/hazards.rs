@@ -10,6 +10,7 @@ use cutape_registry::{
 };
 
 use super::host_side::HostSide;
+use super::noted::Shared;
 use crate::api::Api;
 use crate::calls::steps::{Issued, Step, issued_by};
 use crate::compare::received::read_memory;
@@ -54,8 +55,17 @@ struct Pending {
     side: HostSide,
 }
 
+/// A kernel that may be running, and memory of the host that it may use: start and end here.
+#[derive(Debug)]
+struct Kernel {
+    call: u64,
+    stream: u32,
+    enqueued: Moment,
+    memory: Vec<(u64, u64)>,
+}
+
 /// Two calls that use the same host memory without a wait between them: a copy that may be on its
-/// way, and what follows.
+/// way or a kernel that may be running, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hazard {
     pub first: u64,
@@ -68,6 +78,7 @@ struct Order<'a> {
     non_blocking: &'a NonBlocking,
     events: HashMap<u64, Clock>,
     pending: Vec<Pending>,
+    running: Vec<Kernel>,
 }
 
 impl<'a> Order<'a> {
@@ -77,6 +88,7 @@ impl<'a> Order<'a> {
             non_blocking,
             events: HashMap::new(),
             pending: Vec::new(),
+            running: Vec::new(),
         }
     }
 
@@ -130,9 +142,12 @@ impl<'a> Order<'a> {
                 self.order.complete(&clock);
             }
         }
+        let is_done = |stream, enqueued| self.order.is_done(stream, enqueued);
+        self.running
+            .retain(|kernel| !is_done(kernel.stream, kernel.enqueued));
         let (done, left) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|copy| self.order.is_done(copy.stream, copy.enqueued));
+            .partition(|copy| is_done(copy.stream, copy.enqueued));
         self.pending = left;
         done
     }
@@ -140,6 +155,16 @@ impl<'a> Order<'a> {
     /// What an event covers. One that was recorded before the steps covers none of their work.
     fn recorded(&self, event: u64) -> Clock {
         self.events.get(&event).cloned().unwrap_or_default()
+    }
+
+    fn kernel(&mut self, now: Moment, issued: &Issued, memory: &[(u64, u64)]) {
+        let stream = self.stream(issued.context, stream_of(issued));
+        self.running.push(Kernel {
+            call: issued.index,
+            stream,
+            enqueued: now,
+            memory: memory.to_vec(),
+        });
     }
 
     fn copy(&mut self, now: Moment, issued: &Issued, side: HostSide) {
@@ -178,6 +203,7 @@ pub(super) fn is_wait(function: &Function) -> bool {
 pub(super) fn of(
     steps: &[Step],
     host: &BTreeMap<u64, HostSide>,
+    shared: &Shared,
     non_blocking: &NonBlocking,
 ) -> BTreeSet<Hazard> {
     let mut order = Order::new(non_blocking);
@@ -195,24 +221,32 @@ pub(super) fn of(
         })
         .collect();
     for ((step, now), &second) in steps.iter().zip(1..).zip(following.iter().rev()) {
-        let is_hazard = |copy: &Pending| match step {
+        let is_written = |(start, end): (u64, u64)| match step {
             Step::Store { address, bytes } => {
-                let end = address.saturating_add(bytes.len() as u64);
-                let live = copy.side.live;
-                *address < live.saturating_add(copy.side.length) && live < end
+                *address < end && start < address.saturating_add(bytes.len() as u64)
             }
+            _ => false,
+        };
+        let is_hazard = |copy: &&Pending| match step {
             Step::Call(issued) => host
                 .get(&issued.index)
                 .is_some_and(|side| disturbs(&copy.side, side)),
-            _ => false,
+            _ => is_written((
+                copy.side.live,
+                copy.side.live.saturating_add(copy.side.length),
+            )),
         };
-        let hazards = order.pending.iter().filter(|copy| is_hazard(copy));
-        found.extend(hazards.map(|copy| Hazard {
-            first: copy.call,
-            second,
-        }));
+        let copies = order.pending.iter().filter(is_hazard);
+        let kernels = order.running.iter();
+        let kernels = kernels.filter(|kernel| kernel.memory.iter().any(|&area| is_written(area)));
+        let calls = copies.map(|copy| copy.call);
+        let calls = calls.chain(kernels.map(|kernel| kernel.call));
+        found.extend(calls.map(|first| Hazard { first, second }));
         if let Step::Call(issued) = step {
             order.step(now, issued);
+            if let Some(memory) = shared.get(&issued.index) {
+                order.kernel(now, issued, memory);
+            }
             if let Some(side) = host.get(&issued.index) {
                 order.copy(now, issued, *side);
             }
@@ -480,11 +514,38 @@ mod tests {
             ),
         ] {
             let (steps, host) = program(steps);
-            let found: Vec<_> = of(&steps, &host, &streams())
+            let found: Vec<_> = of(&steps, &host, &Shared::new(), &streams())
                 .into_iter()
                 .map(|hazard| (hazard.first, hazard.second))
                 .collect();
             assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn kernels_that_use_host_memory_need_waits() {
+        let launch = || {
+            let mut args = vec![0; 11];
+            args[8] = 5;
+            Step::Call(Issued {
+                index: 100,
+                function: function("cuLaunchKernel").unwrap(),
+                args,
+                context: 1,
+            })
+        };
+        let shared = Shared::from([(100, vec![(0x100, 0x200)])]);
+        for (rest, expected) in [
+            (&[Write(0x110), Wait(5)][..], &[(100, 1)][..]),
+            (&[Wait(5), Write(0x110)], &[]),
+            (&[Wait(6), Write(0x1f8), Wait(5)], &[(100, 2)]),
+            (&[Write(0x200), Wait(5)], &[]),
+        ] {
+            let (rest, host) = program(rest);
+            let steps = [vec![launch()], rest].concat();
+            let found = of(&steps, &host, &shared, &streams());
+            let found: Vec<_> = found.iter().map(|it| (it.first, it.second)).collect();
+            assert_eq!(found, expected);
         }
     }
 

@@ -75,7 +75,7 @@ pub(in crate::rerun) fn run(
         let sides = [&recorded, &edited.host];
         let unproven = hazards::unproven(steps, sides, &job.drop_sync, &edited.non_blocking);
         edited.conditions.extend(unproven);
-        hazard(steps, &recorded, &edited).map_or(Ok(()), Err)
+        hazard(known, steps, &recorded, &edited).map_or(Ok(()), Err)
     });
     tried.conditions = std::mem::take(&mut edited.conditions);
     let is_possible = possible.is_ok();
@@ -105,12 +105,17 @@ pub(in crate::rerun) fn run(
     Ok(tried)
 }
 
-/// Host memory that the edited calls use while a copy may be on its way, and the recorded ones do
-/// not.
-fn hazard(steps: &[Step], recorded: &BTreeMap<u64, HostSide>, edited: &Edited) -> Option<String> {
-    let known = hazards::of(steps, recorded, &edited.non_blocking);
-    let found = hazards::of(&edited.unjoined, &edited.host, &edited.non_blocking);
-    let mut new = found.difference(&known);
+/// Host memory that the edited calls use while a copy may be on its way or a kernel may use it, and
+/// the recorded ones do not.
+fn hazard(
+    Known { noted, .. }: Known<'_, '_>,
+    steps: &[Step],
+    recorded: &BTreeMap<u64, HostSide>,
+    edited: &Edited,
+) -> Option<String> {
+    let of = |steps, host| hazards::of(steps, host, &noted.shared, &edited.non_blocking);
+    let (before, after) = (of(steps, recorded), of(&edited.unjoined, &edited.host));
+    let mut new = after.difference(&before);
     let first = new.next()?;
     let others = new.count();
     let others = match others {
@@ -118,8 +123,8 @@ fn hazard(steps: &[Step], recorded: &BTreeMap<u64, HostSide>, edited: &Edited) -
         others => format!(" (and {others} other pairs of calls)"),
     };
     Some(format!(
-        "the program uses the host memory of the copy of call {} again before call {}, and no wait \
-         before that is left{others}",
+        "the program uses the host memory of call {} again before call {}, and no wait before that \
+         is left{others}",
         first.first, first.second
     ))
 }
