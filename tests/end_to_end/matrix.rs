@@ -132,7 +132,7 @@ fn what_crashes_or_hangs_is_a_row(folder: &Path) {
         (
             "crash",
             &[][..],
-            ("CUTAPE_NULL_CRASH", "cuLaunchKernel@30"),
+            ("CUTAPE_NULL_CRASH", "cuLaunchKernel@12"),
             "died by signal 11 in call",
         ),
         (
