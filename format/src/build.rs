@@ -505,6 +505,7 @@ impl TraceBuilder {
             note_kind::BREADCRUMB => 12,
             note_kind::MEMORY_SNAPSHOT => 13,
             note_kind::HOST_SEEN => 14,
+            note_kind::HOST_FUNCTION => 15,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

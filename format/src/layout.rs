@@ -26,10 +26,10 @@ pub use note::{
     ARENA, BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BreadcrumbNote, BufferNote,
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
     DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, GapNote, HostChangedNote,
-    HostSkippedNote, LayoutNote, LookedNote, MemoryNote, MemorySnapshotNote, NestedCallNote,
-    OriginNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, TextHead,
-    ThreadNote, ZeroedNote, breadcrumb, digest_reach, digest_skip, exchange_skip, host_skip,
-    memory_snapshot, note_kind, python_frame, repeated_word, stack_flag,
+    HostFunctionNote, HostSkippedNote, LayoutNote, LookedNote, MemoryNote, MemorySnapshotNote,
+    NestedCallNote, OriginNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote,
+    TextHead, ThreadNote, ZeroedNote, breadcrumb, digest_reach, digest_skip, exchange_skip,
+    host_skip, memory_snapshot, note_kind, python_frame, repeated_word, stack_flag,
 };
 pub use record::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,

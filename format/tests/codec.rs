@@ -5,8 +5,8 @@ use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BreadcrumbNote, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead,
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
     DriverMessageNote, ENTER_HEAD_LENGTH, EnterHead, ExchangeNote, ExchangeOutputNote,
-    FILE_HEAD_ENCODED, FileHead, FramesNote, GapNote, HostChangedNote, HostSkippedNote,
-    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, LookedNote, MarkerNote, MemoryNote,
+    FILE_HEAD_ENCODED, FileHead, FramesNote, GapNote, HostChangedNote, HostFunctionNote,
+    HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, LookedNote, MarkerNote, MemoryNote,
     MemorySnapshotNote, NestedCallNote, OriginNote, PythonCodeNote, ReadbackNote,
     SNAPSHOT_HEAD_LENGTH, SharedMappingNote, SnapshotHead, SourceChangedNote, TextHead, ThreadNote,
     ZeroedNote,
@@ -81,6 +81,7 @@ twins! {
     digest_note: DigestNote { first: u64, context: u64, is_before: u8, reach: u8 } Some(18);
     digest_void_note: DigestVoidNote { first: u64, count: u64 } Some(16);
     digest_skipped_note: DigestSkippedNote { reason: u8 } Some(1);
+    host_function_note: HostFunctionNote { thread: u32, number: u64, begun: u64, ended: u64 } Some(28);
     source_changed_note: SourceChangedNote { thread: u32, number: u64, address: u64, length: u64 } Some(28);
     descriptor_note: DescriptorNote {
         descriptor: u32, mode: u32, device: u64, inode: u64, size: u64, owner: u32,

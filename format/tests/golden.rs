@@ -216,7 +216,9 @@ fn notes_of_a_single_version_are_read() {
         "HostSeen(HostChangedNote { address: 24576, is_after: 1 }, Snapshot { parameter: 0, field: 0, \
          flags: 0, bytes: Inline([4, 4, 4, 4, 4]) })",
     ];
-    let all: [(&str, &[&str]); 12] = [
+    const FUNCTION: &str =
+        "HostFunction(HostFunctionNote { thread: 1, number: 6, begun: 7007, ended: 8008 })";
+    let all: [(&str, &[&str]); 14] = [
         ("v1.9.cutape", &["Looked(LookedNote { ticks: 3333 })"]),
         (
             "v1.9-packed.cutape",
@@ -238,6 +240,8 @@ fn notes_of_a_single_version_are_read() {
         ("v1.13-packed.cutape", SNAPSHOT),
         ("v1.14.cutape", SEEN),
         ("v1.14-packed.cutape", SEEN),
+        ("v1.15.cutape", &[FUNCTION]),
+        ("v1.15-packed.cutape", &[FUNCTION]),
     ];
     for (name, expected) in all {
         let trace = Trace::open(&golden(name)).unwrap();

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use cutape_driver::digest::digest;
 use cutape_format::layout::{ReadbackNote, SourceChangedNote, field, note_kind};
+use cutape_order::{Moment, StreamKey};
 use cutape_registry::{FUNCTIONS, Function, Role};
 
 use crate::file::rows::{Memory, Rows};
@@ -268,6 +269,56 @@ pub(crate) fn complete(thread: &Thread) {
     AWAITED.store(awaited.len(), Ordering::Release);
 }
 
+/// A readback that is complete, until a call notes it.
+pub(crate) struct Held {
+    copied: Copied,
+    /// What it has brought; none of a source that has changed.
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    /// Reads what it has brought; `None` if that cannot be read.
+    fn of(copied: Copied) -> Option<Self> {
+        let mut bytes = Vec::new();
+        if copied.source.is_none() {
+            let length = usize::try_from(copied.memory.length()).ok()?;
+            bytes.try_reserve_exact(length).ok()?;
+            bytes.resize(length, 0);
+            let mut rest = bytes.as_mut_slice();
+            for (address, length) in copied.memory.pieces() {
+                let (row, behind) = rest.split_at_mut_checked(length as usize)?;
+                if !memory::read_all(address, row) {
+                    return None;
+                }
+                rest = behind;
+            }
+        }
+        Some(Self { copied, bytes })
+    }
+
+    pub(crate) fn note(&self, thread: &Thread) {
+        let bytes = Rows::flat(self.bytes.as_ptr() as u64, self.bytes.len() as u64);
+        put_note_of(thread, self.copied, &bytes);
+    }
+}
+
+/// The driver has come to what a call has enqueued in a stream that was entered then: takes the
+/// readbacks before it.
+pub(crate) fn hold(stream: StreamKey, entered: Moment) -> Vec<Held> {
+    if !any() {
+        return Vec::new();
+    }
+    let mut awaited = READBACKS.lock();
+    let arrived: Vec<Readback> = followed_work::asking_before(stream, entered, |is_before| {
+        let arrived = awaited.extract_if(.., |readback| is_before(readback.work));
+        arrived.collect()
+    });
+    followed_work::release(arrived.len());
+    AWAITED.store(awaited.len(), Ordering::Release);
+    let noted = arrived.into_iter().filter(|one| one.copied.is_noted());
+    noted.filter_map(|one| Held::of(one.copied)).collect()
+}
+
 /// Before memory is freed: what has not arrived there is not read any more.
 pub(crate) fn memory_ends(start: u64, length: u64) {
     drop_those(|readback, _| {
@@ -295,8 +346,16 @@ fn drop_those(is_lost: impl Fn(&Readback, &dyn Fn(Work) -> u64) -> bool) {
     AWAITED.store(awaited.len(), Ordering::Release);
 }
 
-/// Writes what a copy has brought, or that its source was changed.
+/// Writes what a copy has brought, which is in its memory now, or that its source was changed.
 fn put_note(thread: &Thread, copied: Copied) {
+    put_note_of(thread, copied, &copied.memory);
+    if copied.source.is_none() {
+        thread.looked.set(clock::ticks());
+    }
+}
+
+/// The same, of bytes that are elsewhere.
+fn put_note_of(thread: &Thread, copied: Copied, bytes: &Rows) {
     if copied.source.is_some() {
         let note = SourceChangedNote {
             thread: copied.thread,
@@ -315,13 +374,6 @@ fn put_note(thread: &Thread, copied: Copied) {
     thread.note(note_kind::READBACK, |draft| {
         draft.put_encoded(note)?;
         let (position, field) = (copied.parameter, copied.field);
-        snapshot::payload(
-            draft,
-            position,
-            field,
-            &copied.memory,
-            Direction::FromDevice,
-        )
+        snapshot::payload(draft, position, field, bytes, Direction::FromDevice)
     });
-    thread.looked.set(clock::ticks());
 }

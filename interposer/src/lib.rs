@@ -30,6 +30,7 @@ mod entry_addresses;
 mod file;
 mod forward;
 mod hook;
+mod host_functions;
 mod host_memory;
 mod hot;
 mod loaded;

@@ -18,8 +18,8 @@ use crate::process::settings::Settings;
 use crate::process::{errno, log, regular_file};
 use crate::state::{self, functions};
 use crate::{
-    async_readback, awaited_roles, conditions, device_memory, driver, driver_log, host_memory,
-    markers, overrides, stack,
+    async_readback, awaited_roles, conditions, device_memory, driver, driver_log, host_functions,
+    host_memory, markers, overrides, stack,
 };
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
@@ -158,6 +158,7 @@ extern "C" fn in_child() {
     conditions::forget();
     async_readback::forget();
     state::forget();
+    host_functions::forget();
     host_memory::forget();
     device_memory::forget();
     kept_blobs::forget();

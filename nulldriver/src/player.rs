@@ -52,6 +52,20 @@ pub(crate) fn show(call: Option<CallId>) {
     }
 }
 
+/// Whether the function of the program that a call has enqueued may be called now.
+pub(crate) fn may_call_function(call: Option<CallId>) -> bool {
+    let player = call.and_then(|_| player());
+    call.zip(player)
+        .is_none_or(|(call, player)| player.may_call_function(call))
+}
+
+/// It has returned.
+pub(crate) fn called_function(call: Option<CallId>) {
+    if let (Some(call), Some(player)) = (call, player()) {
+        player.called_function(call);
+    }
+}
+
 /// The work of a call has written there.
 pub(crate) fn wrote(target: &[Segment], call: Option<CallId>) {
     let (Some(call), Some(player)) = (call, call.and_then(|_| player())) else {

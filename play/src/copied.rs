@@ -15,6 +15,7 @@ use crate::call_id::CallId;
 use crate::cassette::Cassette;
 use crate::history::Written;
 use crate::host_pointers::HostPointers;
+use crate::lost_copies::LostCopies;
 use crate::recorded_memory::{RecordedMemory, is_copied};
 use crate::rows::{Copied, written_by};
 use crate::seen::Seen;
@@ -42,6 +43,7 @@ pub(crate) struct Copies {
     pub(crate) pointers: HostPointers,
     recorded: RecordedMemory,
     cassette: Cassette,
+    lost: LostCopies,
     /// By thread and number.
     pending: FxHashMap<(u32, u64), Vec<Pending>>,
     seen: Seen,
@@ -57,6 +59,7 @@ impl Copies {
             pointers: HostPointers::default(),
             recorded: RecordedMemory::of(trace),
             cassette: Cassette::of(trace),
+            lost: LostCopies::of(trace),
             pending: FxHashMap::default(),
             seen: Seen::default(),
             returned: FxHashSet::default(),
@@ -155,7 +158,7 @@ impl Copies {
                 rows,
                 bytes,
                 is_complete,
-                unknown: since.clone(),
+                unknown: since.clone().or_else(|| self.lost.why(id)),
             });
         }
         Ok(())

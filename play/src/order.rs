@@ -5,6 +5,9 @@
 //! calls that had returned by then, and later calls wait for it. So does a call that tells the program
 //! of work of other threads, for the calls that enqueue that.
 //!
+//! Functions of the program that streams call have their place among the calls, too
+//! (`host_functions.rs`).
+//!
 //! No calls wait for each other: each waits only for calls of a lesser time, that of what the recorder
 //! found or, without that, of the entry. For this a call has returned only after the recorder has
 //! looked.
@@ -18,6 +21,9 @@ impl State {
     /// Whether calls that other threads had made before a recorded call, as far as that matters, are
     /// still to come.
     pub(crate) fn is_early(&self, thread: usize, recorded: &Call<'_>) -> bool {
+        if self.host_functions.are_awaited(recorded.ticks) {
+            return true;
+        }
         let copies = &self.copies;
         // What it has passed, it sees with this call.
         let passed = self.threads.all.get(thread).into_iter();
@@ -42,12 +48,21 @@ impl State {
     }
 }
 
+impl State {
+    /// Whether calls are still to come that had returned at a time, in any thread.
+    pub(crate) fn awaits_calls_before(&self, time: u64) -> bool {
+        let mut next = self.threads.all.iter().filter_map(|thread| thread.next());
+        next.any(|next| time_of_look(next, true) < time)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use cutape_format::layout::{HostChangedNote, LookedNote, field, note_kind};
+    use cutape_format::layout::{HostChangedNote, HostFunctionNote, LookedNote, field, note_kind};
     use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
     use crate::allowed::Allowed;
+    use crate::call_id::CallId;
     use crate::outcome::OutcomeFile;
     use crate::player::Options;
     use crate::state::{OnMismatch, State};
@@ -102,7 +117,11 @@ mod tests {
             builder.note(thread, note_kind::LOOKED, LookedNote { ticks }, &[]);
             builder.leave(thread, 0, &[]);
         }
-        let name = format!("cutape-order-{}-{looked:?}", std::process::id());
+        opened(&builder, &format!("{looked:?}"))
+    }
+
+    fn opened(builder: &TraceBuilder, name: &str) -> &'static Trace {
+        let name = format!("cutape-order-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         builder.write(&path).unwrap();
         let trace = Trace::open(&path).unwrap();
@@ -141,5 +160,59 @@ mod tests {
             state.threads.all[first].advance(&state.comparison);
             assert!(!waits(&state, 1 - first), "{looked:?}");
         }
+    }
+
+    /// Thread 0 enqueues a function, which runs from 25 to 28; calls of thread 1 return at 21 and 26, and
+    /// thread 0 enters its next call at 30.
+    #[test]
+    fn functions_run_between_the_calls_of_the_recording() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        builder.meta("cassette", "1");
+        let at = |builder: &mut TraceBuilder, ticks| _ = builder.at(ticks);
+        at(&mut builder, 10);
+        call(&mut builder, 0, "cuLaunchHostFunc", &[STREAMS[0], 1, 2]);
+        builder.leave(0, 0, &[]);
+        for entered in [20, 25] {
+            at(&mut builder, entered);
+            call(&mut builder, 1, "cuMemFree_v2", &[PINNED]);
+            at(&mut builder, entered + 1);
+            builder.leave(1, 0, &[]);
+        }
+        at(&mut builder, 30);
+        call(&mut builder, 0, "cuMemFree_v2", &[PINNED]);
+        let note = HostFunctionNote {
+            thread: 0,
+            number: 0,
+            begun: 25,
+            ended: 28,
+        };
+        builder.note(0, note_kind::HOST_FUNCTION, note, &[]);
+        builder.leave(0, 0, &[]);
+        let mut state = state(opened(&builder, "functions"));
+        let enqueues = CallId {
+            index: 0,
+            thread: 0,
+            number: 0,
+            address: None,
+        };
+        let begun = state.host_functions.begun(enqueues).unwrap();
+        let advance = |state: &mut State, thread: usize| {
+            state.threads.all[thread].advance(&state.comparison);
+        };
+        let is_early = |state: &State| {
+            let next = state.threads.all[0].next().unwrap();
+            state.is_early(0, next)
+        };
+        assert!(!is_early(&state), "nothing is before what enqueues it");
+        advance(&mut state, 0);
+        assert!(state.awaits_calls_before(begun) && is_early(&state));
+        advance(&mut state, 1);
+        assert!(
+            !state.awaits_calls_before(begun),
+            "the other returned later"
+        );
+        assert!(is_early(&state), "the function has not run");
+        state.host_functions.ran(enqueues);
+        assert!(!is_early(&state));
     }
 }

@@ -15,8 +15,10 @@ use crate::allowed::Allowed;
 use crate::call_id::CallId;
 use crate::copied::Copies;
 use crate::exchange::MOST_CALLS;
+use crate::host_functions::HostFunctions;
 use crate::kernels::Kernels;
 use crate::live::LiveCall;
+use crate::looks::Looks;
 use crate::matching::Unmatched;
 use crate::mismatch::{Difference, Mismatch};
 use crate::outcome::OutcomeFile;
@@ -157,16 +159,8 @@ fn is_fork_of_other(starter: u32) -> bool {
 /// How often, and after which pauses, a thread looks whether another one has returned from a call.
 const MOST_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The same where other threads are awaited that need not come, without any call that returns.
-const MOST_LOOKS_AT_OTHERS: u32 = 20_000;
+/// The pause where other threads are awaited that need not come.
 const SHORT_PAUSE: Duration = Duration::from_micros(100);
-
-/// How often a call has looked for others, and how many had returned then.
-#[derive(Default)]
-struct Looks {
-    count: u32,
-    played: u64,
-}
 
 impl State {
     /// That of a program which has made no call.
@@ -191,6 +185,8 @@ impl State {
             threads,
             kernels,
             copies,
+            host_functions: HostFunctions::of(trace),
+            looks_for_functions: Looks::default(),
             slots: Vec::new(),
             allowed: options.allowed.clone(),
             unknown: (options.on_mismatch == OnMismatch::Unknown).then(Unknown::default),
@@ -234,6 +230,12 @@ impl State {
         let address = |address| self.comparison.live_address(index, address);
         write_values(live.function, recorded, &live.arguments(), &address);
     }
+}
+
+/// A recorded call, in a message.
+fn who(recorded: &Call<'_>) -> String {
+    let (index, thread, name) = (recorded.index, recorded.thread, &recorded.signature.name);
+    format!("call {index} of thread {thread}, {name},")
 }
 
 /// Prints on standard error, as cutape.
@@ -360,21 +362,61 @@ impl Player {
         if !self.awaits_others.load(Ordering::Relaxed) || !state.is_early(thread, recorded) {
             return false;
         }
-        if std::mem::replace(&mut looks.played, state.played) != state.played {
-            looks.count = 0;
-        }
-        looks.count += 1;
-        if looks.count > MOST_LOOKS_AT_OTHERS {
+        self.looked(looks, state.played, || who(recorded));
+        true
+    }
+
+    /// Something has been awaited by `who` in vain once more.
+    fn looked(&self, looks: &mut Looks, played: u64, who: impl FnOnce() -> String) {
+        if looks.add(played) {
             // The threads do something else than in the recording.
             self.awaits_others.store(false, Ordering::Relaxed);
             print_line(&format!(
-                "call {} of thread {thread}, {}, has waited for calls of other threads that do not \
-                 come; from here on threads are not kept in the recorded order, and may read bytes of \
+                "{} has waited for calls of other threads, or functions of streams, that do not come; \
+                 from here on threads are not kept in the recorded order, and may read bytes of \
                  another moment",
-                recorded.index, recorded.signature.name
+                who()
             ));
         }
-        true
+    }
+
+    /// Whether the driver may call the function of the program that a call has enqueued: not before
+    /// calls that had returned in the recording. To be asked again after a short pause.
+    pub fn may_call_function(&self, call: CallId) -> bool {
+        let mut state = self.lock();
+        let begun = state.host_functions.begun(call);
+        let is_early = begun.is_some_and(|begun| state.awaits_calls_before(begun));
+        if !is_early || !self.awaits_others.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut looks = std::mem::take(&mut state.looks_for_functions);
+        self.looked(&mut looks, state.played, || {
+            format!("the function that call {} enqueues", call.index)
+        });
+        state.looks_for_functions = looks;
+        false
+    }
+
+    /// Locks the state once the functions have returned that had before a call did: the program knows of
+    /// them behind it.
+    fn lock_behind_functions(&self, recorded: &Call<'_>) -> MutexGuard<'_, State> {
+        let left = recorded.leave.map_or(0, |leave| leave.ticks);
+        let mut looks = Looks::default();
+        loop {
+            let state = self.lock();
+            let is_ordered = self.awaits_others.load(Ordering::Relaxed);
+            if !is_ordered || !state.host_functions.are_awaited(left) {
+                return state;
+            }
+            self.looked(&mut looks, state.played, || who(recorded));
+            drop(state);
+            std::thread::sleep(SHORT_PAUSE);
+        }
+    }
+
+    /// That function has returned.
+    pub fn called_function(&self, call: CallId) {
+        self.lock().host_functions.ran(call);
     }
 
     /// A call that the recording does not have.
@@ -542,8 +584,8 @@ impl Player {
                 recorded.leave.map_or(result, |leave| leave.result)
             }
             What::Effect(mut effect) => {
+                let mut state = self.lock_behind_functions(&effect.recorded);
                 IS_INSIDE.set(false);
-                let mut state = self.lock();
                 let (thread, recorded) = (effect.thread, &effect.recorded);
                 if result != 0 && function.returns_result {
                     self.fail(

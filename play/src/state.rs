@@ -5,7 +5,9 @@ use cutape_format::{Call, MadeCall, Trace};
 
 use crate::allowed::Allowed;
 use crate::copied::Copies;
+use crate::host_functions::HostFunctions;
 use crate::kernels::Kernels;
+use crate::looks::Looks;
 use crate::outcome::OutcomeFile;
 use crate::threads::Threads;
 use crate::unknown::Unknown;
@@ -53,6 +55,8 @@ pub(crate) struct State {
     pub(crate) threads: Threads<'static>,
     pub(crate) kernels: Kernels,
     pub(crate) copies: Copies,
+    pub(crate) host_functions: HostFunctions,
+    pub(crate) looks_for_functions: Looks,
     /// The recorded thread of each thread of the program that has made a call.
     pub(crate) slots: Vec<Option<usize>>,
     pub(crate) outcome: OutcomeFile,

@@ -52,6 +52,13 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             result_name(note.result),
             note.caller,
         ),
+        Note::HostFunction(note) => format!(
+            "call {} of thread {} had enqueued a function of the program: it ran from {} to {}",
+            note.number,
+            note.thread,
+            moment(note.begun, renderer),
+            moment(note.ended, renderer)
+        ),
         Note::Gap(note) => gap(note, renderer),
         Note::Breadcrumb(note) => breadcrumb_text(note),
         Note::MemorySnapshot(note) => memory_snapshot_text(note),
@@ -193,6 +200,13 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "function": renderer.function(note.function),
             "caller": format!("{:#x}", note.caller),
             "result": result_name(note.result),
+        }),
+        Note::HostFunction(note) => json!({
+            "kind": "host_function",
+            "thread": note.thread,
+            "number": note.number,
+            "begun_ns": renderer.nanoseconds(note.begun),
+            "ended_ns": renderer.nanoseconds(note.ended),
         }),
         Note::Gap(note) => gap_json(note, renderer),
         Note::Breadcrumb(note) => breadcrumb_json(note),

@@ -26,6 +26,7 @@ cutape_tests::tests![
     bytes_that_the_recording_lacks_are_no_zeros,
     results_are_the_recorded_ones,
     what_the_host_sees_is_played,
+    bytes_that_a_function_used_are_lost,
     what_no_recording_shows_is_named,
     libraries_that_answer_themselves_are_named,
     cassettes_keep_what_play_needs,
@@ -509,6 +510,8 @@ fn what_the_host_sees_is_played(folder: &Path) {
         ("rounds", true, EAGER),
         ("thread", true, EAGER),
         ("copy", true, EAGER),
+        ("functions", true, EAGER),
+        ("times", true, EAGER),
         ("values", false, ANY),
         ("queries", false, ANY),
     ] {
@@ -522,7 +525,7 @@ fn what_the_host_sees_is_played(folder: &Path) {
                 let recorded = with_device(&trace, options, &words, schedule);
                 recorded.assert(0);
                 // Otherwise nothing that only the recording has was printed.
-                let has_kernels = !["values", "queries"].contains(&case);
+                let has_kernels = !["values", "queries", "times"].contains(&case);
                 let is_polled = ["once", "rounds", "thread", "copy"].contains(&case);
                 if has_kernels && !is_polled {
                     assert_ne!(bare(&words).stdout, recorded.stdout, "{case}");
@@ -560,6 +563,19 @@ fn what_no_recording_shows_is_named(folder: &Path) {
                 .contains("recorded call 10, cuStreamSynchronize")
         );
     }
+}
+
+/// The bytes that a function of a stream used, in a recording that has not looked when it ran.
+fn bytes_that_a_function_used_are_lost(folder: &Path) {
+    let program = host_sees(folder, &[]);
+    let trace = folder.join("seen.cutape");
+    let words = [&*program, "functions"];
+    with_device(&trace, &[], &words, "eager").assert(0);
+    let played = run(&mut play(&trace, &[], &words));
+    played.assert_code(1);
+    let why = "a function of its stream may have used them, and then another copy came to the same memory \
+               before the recorder looked there; record it with --cassette";
+    assert!(played.stderr.contains(why), "{}", played.describe());
 }
 
 fn libraries_that_answer_themselves_are_named(folder: &Path) {

@@ -7,7 +7,7 @@ pub const MAGIC: [u8; 8] = *b"\x89CUTAPE\n";
 /// The format that this build writes. A reader takes every minor version of the majors it knows.
 pub const MAJOR: u32 = 1;
 /// Grows when something is added that an older reader may skip.
-pub const MINOR: u32 = 14;
+pub const MINOR: u32 = 15;
 /// The file head's length; the first chunk begins here.
 pub const FILE_HEAD_LENGTH: usize = 4096;
 /// The file was rewritten by `pack`: chunks are compressed, complete, and indexed.

@@ -78,6 +78,8 @@ pub mod note_kind {
     pub const MEMORY_SNAPSHOT: u16 = 34;
     /// [`super::HostChangedNote`], then one snapshot.
     pub const HOST_SEEN: u16 = 35;
+    /// [`super::HostFunctionNote`].
+    pub const HOST_FUNCTION: u16 = 36;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -357,6 +359,19 @@ pub struct SourceChangedNote {
     pub address: u64,
     /// Its bytes.
     pub length: u64,
+}
+
+/// The driver has called a function of the program that a call has enqueued in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HostFunctionNote {
+    /// Thread of the call that enqueued it.
+    pub thread: u32,
+    /// Number of that call in its thread, from 0.
+    pub number: u64,
+    /// The clock before the function.
+    pub begun: u64,
+    /// The clock behind it.
+    pub ended: u64,
 }
 
 /// The file descriptor that the call exports or imports, as fstat(2) describes it.

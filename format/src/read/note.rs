@@ -3,9 +3,10 @@
 use crate::codec::{self, Decode};
 use crate::layout::{
     BreadcrumbNote, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
-    DriverMessageNote, ExchangeNote, ExchangeOutputNote, GapNote, HostChangedNote, HostSkippedNote,
-    LayoutNote, LookedNote, MemoryNote, MemorySnapshotNote, NestedCallNote, OriginNote,
-    ReadbackNote, SharedMappingNote, SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
+    DriverMessageNote, ExchangeNote, ExchangeOutputNote, GapNote, HostChangedNote,
+    HostFunctionNote, HostSkippedNote, LayoutNote, LookedNote, MemoryNote, MemorySnapshotNote,
+    NestedCallNote, OriginNote, ReadbackNote, SharedMappingNote, SourceChangedNote, ThreadNote,
+    ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -35,6 +36,8 @@ pub enum Note<'a> {
     /// What the program can have seen in host memory that work in flight, or that the call has waited
     /// for, may have written.
     HostSeen(HostChangedNote, Snapshot<'a>),
+    /// The driver has called a function of the program that an earlier call has enqueued.
+    HostFunction(HostFunctionNote),
     /// When that, and bytes of earlier copies, had been read after the call had returned, if anything had
     /// changed or not.
     Looked(LookedNote),
@@ -118,6 +121,7 @@ impl<'a> Note<'a> {
             }
             note_kind::LOOKED => Note::Looked(head(bytes)?.0),
             note_kind::LOOKED_BEFORE => Note::LookedBefore(head(bytes)?.0),
+            note_kind::HOST_FUNCTION => Note::HostFunction(head(bytes)?.0),
             note_kind::NESTED_CALL => Note::NestedCall(head(bytes)?.0),
             note_kind::GAP => Note::Gap(head(bytes)?.0),
             note_kind::BREADCRUMB => Note::Breadcrumb(head(bytes)?.0),

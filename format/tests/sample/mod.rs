@@ -11,11 +11,11 @@ use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     BreadcrumbNote, CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote,
     DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote,
-    FramesNote, GapNote, HostChangedNote, LookedNote, MarkerNote, MemoryNote, MemorySnapshotNote,
-    NestedCallNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote,
-    breadcrumb, digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload,
-    marker_source, memory_snapshot, note_kind, python_frame, record_kind, snapshot_flag,
-    stack_flag,
+    FramesNote, GapNote, HostChangedNote, HostFunctionNote, LookedNote, MarkerNote, MemoryNote,
+    MemorySnapshotNote, NestedCallNote, PythonCodeNote, ReadbackNote, SharedMappingNote,
+    SourceChangedNote, ZeroedNote, breadcrumb, digest_reach, digest_skip, exchange_skip, field,
+    marker_action, marker_payload, marker_source, memory_snapshot, note_kind, python_frame,
+    record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, FileRange, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -36,7 +36,7 @@ a-line-of-a-later-version\twith\twords
 type Sample = (fn() -> TraceBuilder, &'static str, usize);
 
 /// The sample of each version of the format: what the one before it has, and what is new.
-pub(crate) const SAMPLES: [Sample; 15] = [
+pub(crate) const SAMPLES: [Sample; 16] = [
     (sample, "v1", 0),
     (short_sample, "v1.1", 0),
     (stack_sample, "v1.2", 2),
@@ -52,6 +52,7 @@ pub(crate) const SAMPLES: [Sample; 15] = [
     (paused_sample, "v1.12", 12),
     (memory_snapshot_sample, "v1.13", 13),
     (host_seen_sample, "v1.14", 14),
+    (host_function_sample, "v1.15", 15),
 ];
 
 /// An empty folder for a test's files.
@@ -486,6 +487,26 @@ pub(crate) fn host_seen_sample() -> TraceBuilder {
         })
         .host_seen_note(0, seen(0), NewSnapshot::pointee(0, &[1, 2, 3]))
         .host_seen_note(0, seen(1), NewSnapshot::pointee(0, &[4; 5]))
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with the note of version 1.15.
+pub(crate) fn host_function_sample() -> TraceBuilder {
+    let mut builder = host_seen_sample();
+    let ran = HostFunctionNote {
+        thread: 1,
+        number: 6,
+        begun: 7007,
+        ended: 8008,
+    };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[13],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::HOST_FUNCTION, ran, &[])
         .leave(0, 0, &[]);
     builder
 }

@@ -56,6 +56,11 @@ fn is_policy(policy: HostMemory) -> bool {
     POLICY.load(Ordering::Relaxed) == policy as u8
 }
 
+/// Whether what the program sees is recorded, for `play`.
+pub(crate) fn records_for_play() -> bool {
+    seen::is_on()
+}
+
 /// Whether a call with these words may reach such a range.
 #[inline]
 pub(crate) fn may_reach(words: impl Iterator<Item = u64> + Clone) -> bool {

@@ -13,6 +13,7 @@ use super::{
     batch, copy, entry_point, graph, image, launch, lifetime, link, origin, scatter, sharing,
 };
 use crate::file::identity;
+use crate::host_functions::{self, Form};
 use crate::host_memory;
 use crate::hot::frame::Frame;
 use crate::hot::hook_bits::{FINISH, HookBits, POST, PRE, PUT_POST, PUT_PRE};
@@ -100,6 +101,12 @@ fn visit_family<V: Visitor>(plan: &Plan, visitor: V) -> V {
         ) => lifetime::visit_memory(visitor, family),
         Family::Sharing(op) => sharing::visit(visitor, op),
         Family::Pointer(op) => scatter::visit(visitor, op),
+        Family::HostFunction => visitor.pre_call(|thread, frame| {
+            host_functions::enqueue(thread, frame, Form::Function);
+        }),
+        Family::StreamCallback => visitor.pre_call(|thread, frame| {
+            host_functions::enqueue(thread, frame, Form::Callback);
+        }),
         Family::Stream(StreamOp::BeginCapture) => visitor
             .pre_call(|_, _| captures::begins())
             .finish_call(captures::begun),
@@ -121,8 +128,6 @@ fn visit_family<V: Visitor>(plan: &Plan, visitor: V) -> V {
         | Family::LibraryModule
         | Family::Global(_)
         | Family::Occupancy(OccupancyOp::Function)
-        | Family::HostFunction
-        | Family::StreamCallback
         | Family::Memset
         | Family::Prefetch
         | Family::Memory(_)

@@ -30,11 +30,11 @@ mod visitor;
 use cutape_device_memory::Steps;
 use cutape_registry::Family;
 
-use crate::host_memory;
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::address_space;
+use crate::{host_functions, host_memory};
 use visitor::Visitor;
 
 /// In a forked child: objects of the parent are not this process's.
@@ -85,6 +85,7 @@ impl Visitor for PreCall<'_> {
 /// Runs between the enter record and the driver.
 pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
     if plan.looks_at_seen {
+        host_functions::note_news(thread);
         host_memory::look_at_seen(thread);
     }
     hooks::visit(plan, PreCall { thread, frame });

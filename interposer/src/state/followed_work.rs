@@ -162,10 +162,29 @@ pub(crate) fn asking_contexts<T>(ask: impl FnOnce(&dyn Fn(Work) -> u64) -> T) ->
     ask(&|work| followed.order.context_of(work.stream))
 }
 
-/// The number of the stream that a handle means in a call.
-fn stream(thread: &Thread, function: &Function, handle: u64) -> u32 {
+/// Answers for the duration of the closure whether work is before what a call has enqueued in a stream
+/// that was entered then.
+pub(crate) fn asking_before<T>(
+    stream: StreamKey,
+    entered: Moment,
+    ask: impl FnOnce(&dyn Fn(Work) -> bool) -> T,
+) -> T {
+    let mut followed = FOLLOWED.lock();
+    let order = &mut followed.order;
+    let before = order
+        .known(stream)
+        .map(|stream| order.clock(stream, entered));
+    ask(&|work| {
+        let before = before.as_ref();
+        before.is_some_and(|before| order.has(before, work.stream, work.enqueued))
+    })
+}
+
+/// What tells the stream that a handle means in a call from others, and its context if that is a part
+/// of it.
+pub(crate) fn key(thread: &Thread, function: &Function, handle: u64) -> (StreamKey, u64) {
     let handle = canonical_stream(handle, function.per_thread);
-    let (key, context): (StreamKey, u64) = match handle {
+    match handle {
         STREAM_LEGACY => {
             let context = current_context();
             ((STREAM_LEGACY, context), context)
@@ -176,7 +195,13 @@ fn stream(thread: &Thread, function: &Function, handle: u64) -> u32 {
             ((STREAM_PER_THREAD | thread << 8, context), context)
         }
         _ => ((handle, 0), 0),
-    };
+    }
+}
+
+/// The number of the stream that a handle means in a call.
+fn stream(thread: &Thread, function: &Function, handle: u64) -> u32 {
+    let (key, context) = key(thread, function, handle);
+    let handle = canonical_stream(handle, function.per_thread);
     if let Some(known) = FOLLOWED.lock().order.known(key) {
         return known;
     }

@@ -57,7 +57,8 @@ impl State {
     fn ready(&self) -> Vec<Ticket> {
         self.queue.ready(|action| match action {
             Action::Until(condition) => condition(self),
-            Action::Run(_) | Action::Host(..) | Action::Nothing | Action::Retire(_) => true,
+            Action::Host(_, call) => player::may_call_function(*call),
+            Action::Run(_) | Action::Nothing | Action::Retire(_) => true,
         })
     }
 
@@ -96,6 +97,7 @@ fn run(mut state: Locked, ticket: Ticket) -> Locked {
             player::show(call);
             // Without a thread for it, the function is not called.
             let _ = host_function::run(function);
+            player::called_function(call);
             state = lock();
         }
         Some(Action::Until(_) | Action::Nothing) => {}

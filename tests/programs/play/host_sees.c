@@ -265,6 +265,62 @@ static void polled_copy(void)
     CHECK(cuMemFreeHost((void *)words));
 }
 
+static void CUDA_CB use_words(void *words)
+{
+    show_u32("used", words, COUNT);
+    is_seen++;
+}
+
+static void CUDA_CB use_words_of(CUstream of, CUresult status, void *words)
+{
+    EXPECT(of == stream && status == CUDA_SUCCESS);
+    use_words(words);
+}
+
+/* What copies bring to staging memory, which a function of the stream uses. The next copy goes there
+ * as soon as it has, which no call shows. */
+static void used_by_functions(void)
+{
+    CUdeviceptr view = 0, source = 0;
+    Words words = pinned(2 << 20, 0, &view);
+    CHECK(cuMemAlloc(&source, BYTES));
+    CHECK(cuMemsetD32(source, 0, COUNT));
+    is_seen = 0;
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        uint32_t count = COUNT;
+        void *parameters[] = {&source, &round, &count};
+        launch(fill, 8, 128, stream, parameters);
+        CHECK(cuMemcpyDtoHAsync((void *)words, source, BYTES, stream));
+        for (uint32_t i = 0; is_device && i < COUNT; i++)
+            words[i] = round + i;
+        if (round % 2 == 0)
+            CHECK(cuStreamAddCallback(stream, use_words_of, (void *)words, 0));
+        else
+            CHECK(cuLaunchHostFunc(stream, use_words, (void *)words));
+        until((Words)&is_seen, round);
+    }
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemFree(source));
+    CHECK(cuMemFreeHost((void *)words));
+}
+
+static void CUDA_CB count_up(void *unused)
+{
+    (void)unused;
+    is_seen++;
+}
+
+/* Whether a function of the stream has run when the call that enqueues it has returned. */
+static void times_of_functions(void)
+{
+    is_seen = 0;
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        CHECK(cuLaunchHostFunc(stream, count_up, NULL));
+        show("ran", is_seen);
+    }
+    CHECK(cuStreamSynchronize(stream));
+}
+
 /* Words that streams write and wait for. */
 static void polled_values(void)
 {
@@ -346,6 +402,8 @@ int main(int count, char **arguments)
         {"rounds", polled_rounds},
         {"thread", polled_by_thread},
         {"copy", polled_copy},
+        {"functions", used_by_functions},
+        {"times", times_of_functions},
         {"values", polled_values},
         {"queries", queries},
     };

@@ -30,6 +30,7 @@ impl Redactor<'_> {
             | note_kind::SNAPSHOTS
             | note_kind::HOST_CHANGED
             | note_kind::HOST_SEEN
+            | note_kind::HOST_FUNCTION
             | note_kind::HOST_SKIPPED
             | note_kind::BUFFER
             | note_kind::ADDRESS_SPACE
