@@ -115,16 +115,11 @@ fn measured(row: &Row, settings: &Settings) -> String {
         shown(upper)
     );
     let against = !matches!(settings.comparison, Comparison::Save(_));
-    match (row.benchmark.change, row.verdict) {
-        (Some(change), Verdict::Regression) => {
-            format!("{time}  {}  REGRESSION", per_cent(change.mean))
-        }
-        (Some(change), Verdict::Improvement) => {
-            format!("{time}  {}  faster", per_cent(change.mean))
-        }
-        (Some(change), Verdict::NoChange) => {
-            format!("{time}  {}  no change", per_cent(change.mean))
-        }
+    let change = row.benchmark.change.map(|change| per_cent(change.mean));
+    match (change, row.verdict) {
+        (Some(change), Verdict::Regression) => format!("{time}  {change}  REGRESSION"),
+        (Some(change), Verdict::Improvement) => format!("{time}  {change}  faster"),
+        (Some(change), Verdict::NoChange) => format!("{time}  {change}  no change"),
         _ if against && settings.comparison != Comparison::AgainstRecorded => {
             format!("{time}  not in the baseline")
         }

@@ -44,24 +44,18 @@ impl NonBlocking {
     }
 }
 
-/// A copy that may be on its way.
-#[derive(Clone, Copy, Debug)]
+/// A copy that may be on its way, or a kernel that may be running.
+#[derive(Debug)]
 struct Pending {
     call: u64,
     function: &'static str,
     /// Its number in the order.
     stream: u32,
     enqueued: Moment,
-    side: HostSide,
-}
-
-/// A kernel that may be running, and memory of the host that it may use: start and end here.
-#[derive(Debug)]
-struct Kernel {
-    call: u64,
-    stream: u32,
-    enqueued: Moment,
+    /// Memory of the host that it may use: start and end here.
     memory: Vec<(u64, u64)>,
+    /// Of a copy.
+    side: Option<HostSide>,
 }
 
 /// Two calls that use the same host memory without a wait between them: a copy that may be on its
@@ -78,7 +72,6 @@ struct Order<'a> {
     non_blocking: &'a NonBlocking,
     events: HashMap<u64, Clock>,
     pending: Vec<Pending>,
-    running: Vec<Kernel>,
 }
 
 impl<'a> Order<'a> {
@@ -88,7 +81,6 @@ impl<'a> Order<'a> {
             non_blocking,
             events: HashMap::new(),
             pending: Vec::new(),
-            running: Vec::new(),
         }
     }
 
@@ -142,12 +134,9 @@ impl<'a> Order<'a> {
                 self.order.complete(&clock);
             }
         }
-        let is_done = |stream, enqueued| self.order.is_done(stream, enqueued);
-        self.running
-            .retain(|kernel| !is_done(kernel.stream, kernel.enqueued));
         let (done, left) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|copy| is_done(copy.stream, copy.enqueued));
+            .partition(|one| self.order.is_done(one.stream, one.enqueued));
         self.pending = left;
         done
     }
@@ -157,27 +146,29 @@ impl<'a> Order<'a> {
         self.events.get(&event).cloned().unwrap_or_default()
     }
 
-    fn kernel(&mut self, now: Moment, issued: &Issued, memory: &[(u64, u64)]) {
-        let stream = self.stream(issued.context, stream_of(issued));
-        self.running.push(Kernel {
-            call: issued.index,
-            stream,
-            enqueued: now,
-            memory: memory.to_vec(),
-        });
-    }
-
     fn copy(&mut self, now: Moment, issued: &Issued, side: HostSide) {
         if side.outlasts_its_call() {
-            let stream = self.stream(issued.context, stream_of(issued));
-            self.pending.push(Pending {
-                call: issued.index,
-                function: issued.function.name,
-                stream,
-                enqueued: now,
-                side,
-            });
+            let memory = (side.live, side.live.saturating_add(side.length));
+            self.uses(now, issued, vec![memory], Some(side));
         }
+    }
+
+    fn uses(
+        &mut self,
+        now: Moment,
+        issued: &Issued,
+        memory: Vec<(u64, u64)>,
+        side: Option<HostSide>,
+    ) {
+        let stream = self.stream(issued.context, stream_of(issued));
+        self.pending.push(Pending {
+            call: issued.index,
+            function: issued.function.name,
+            stream,
+            enqueued: now,
+            memory,
+            side,
+        });
     }
 }
 
@@ -221,31 +212,26 @@ pub(super) fn of(
         })
         .collect();
     for ((step, now), &second) in steps.iter().zip(1..).zip(following.iter().rev()) {
-        let is_written = |(start, end): (u64, u64)| match step {
-            Step::Store { address, bytes } => {
-                *address < end && start < address.saturating_add(bytes.len() as u64)
+        let is_hazard = |first: &&Pending| match (step, &first.side) {
+            (Step::Store { address, bytes }, _) => {
+                let written_end = address.saturating_add(bytes.len() as u64);
+                let mut memory = first.memory.iter();
+                memory.any(|&(start, end)| *address < end && start < written_end)
             }
+            (Step::Call(issued), Some(side)) => host
+                .get(&issued.index)
+                .is_some_and(|later| disturbs(side, later)),
             _ => false,
         };
-        let is_hazard = |copy: &&Pending| match step {
-            Step::Call(issued) => host
-                .get(&issued.index)
-                .is_some_and(|side| disturbs(&copy.side, side)),
-            _ => is_written((
-                copy.side.live,
-                copy.side.live.saturating_add(copy.side.length),
-            )),
-        };
-        let copies = order.pending.iter().filter(is_hazard);
-        let kernels = order.running.iter();
-        let kernels = kernels.filter(|kernel| kernel.memory.iter().any(|&area| is_written(area)));
-        let calls = copies.map(|copy| copy.call);
-        let calls = calls.chain(kernels.map(|kernel| kernel.call));
-        found.extend(calls.map(|first| Hazard { first, second }));
+        let first = order.pending.iter().filter(is_hazard);
+        found.extend(first.map(|first| Hazard {
+            first: first.call,
+            second,
+        }));
         if let Step::Call(issued) = step {
             order.step(now, issued);
             if let Some(memory) = shared.get(&issued.index) {
-                order.kernel(now, issued, memory);
+                order.uses(now, issued, memory.clone(), None);
             }
             if let Some(side) = host.get(&issued.index) {
                 order.copy(now, issued, *side);
@@ -298,7 +284,8 @@ pub(super) fn unproven(
             }
         }
         let on_their_way = after.pending.iter().filter(|copy| {
-            copy.side.is_written && proven.iter().any(|done| done.call == copy.call)
+            copy.side.is_some_and(|side| side.is_written)
+                && proven.iter().any(|done| done.call == copy.call)
         });
         late.extend(on_their_way.map(|copy| (copy.call, copy.function)));
         for (order, host) in [(&mut before, recorded), (&mut after, edited)] {
