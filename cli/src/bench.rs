@@ -119,28 +119,53 @@ pub(crate) enum Clocks {
     Both,
 }
 
+impl Clocks {
+    pub(crate) fn clocks(self) -> &'static [Clock] {
+        match self {
+            Self::Gpu => &[Clock::Gpu],
+            Self::Host => &[Clock::Host],
+            Self::Both => &[Clock::Gpu, Clock::Host],
+        }
+    }
+}
+
+/// Rejects numbers of samples, seconds to measure and to warm up, and thresholds on the device and
+/// on the host that are out of range.
+pub(crate) fn check_numbers(
+    samples: usize,
+    [measure, warm_up]: [f64; 2],
+    [threshold, host_threshold]: [f64; 2],
+) -> Result<(), Failure> {
+    if samples < 10 {
+        return Err(Failure::unusable(format!(
+            "--samples {samples}: too few; give at least 10"
+        )));
+    }
+    let seconds = (0.001..=3600.0, "0.001 to 3600");
+    let per_cent = (0.0..=1e6, "per cent from 0");
+    for (option, value, (range, allowed)) in [
+        ("--measure-seconds", measure, &seconds),
+        ("--warm-up-seconds", warm_up, &seconds),
+        ("--threshold", threshold, &per_cent),
+        ("--host-threshold", host_threshold, &per_cent),
+    ] {
+        if !range.contains(&value) {
+            let why = format!("{option} {value}: out of range; give {allowed}");
+            return Err(Failure::unusable(why));
+        }
+    }
+    Ok(())
+}
+
 impl Arguments {
     /// Rejects values at which criterion would panic, and conflicting options.
     fn check(&self) -> Result<(), Failure> {
         let reject = |message: String| Err(Failure::unusable(message));
-        if self.samples < 10 {
-            return reject(format!(
-                "--samples {}: too few; give at least 10",
-                self.samples
-            ));
-        }
-        let seconds = (0.001..=3600.0, "0.001 to 3600");
-        let per_cent = (0.0..=1e6, "per cent from 0");
-        for (option, value, (range, allowed)) in [
-            ("--measure-seconds", self.measure_seconds, &seconds),
-            ("--warm-up-seconds", self.warm_up_seconds, &seconds),
-            ("--threshold", self.threshold, &per_cent),
-            ("--host-threshold", self.host_threshold, &per_cent),
-        ] {
-            if !range.contains(&value) {
-                return reject(format!("{option} {value}: out of range; give {allowed}"));
-            }
-        }
+        check_numbers(
+            self.samples,
+            [self.measure_seconds, self.warm_up_seconds],
+            [self.threshold, self.host_threshold],
+        )?;
         for (option, name) in [
             ("--save-baseline", &self.save_baseline),
             ("--baseline", &self.baseline),
@@ -192,11 +217,7 @@ impl Arguments {
             plots: !self.no_plots,
             threshold: self.threshold,
             host_threshold: self.host_threshold,
-            clocks: match self.clock {
-                Clocks::Gpu => &[Clock::Gpu],
-                Clocks::Host => &[Clock::Host],
-                Clocks::Both => &[Clock::Gpu, Clock::Host],
-            },
+            clocks: self.clock.clocks(),
             samples: self.samples,
             measure_seconds: self.measure_seconds,
             warm_up_seconds: self.warm_up_seconds,

@@ -148,10 +148,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(junit) = junit {
         junit.write(&junit::junit(paths, report)?)?;
     }
-    match &file {
-        Some(file) => file.write(&text)?,
-        None => output::print(&text)?,
-    }
+    output::write(file.as_ref(), &text)?;
     Ok(ExitCode::from(if report.differs() { FOUND } else { 0 }))
 }
 

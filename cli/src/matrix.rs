@@ -14,7 +14,7 @@ use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::{message, output};
 use serde::Serialize;
 
-use crate::bench::Clocks;
+use crate::bench::{Clocks, check_numbers};
 use crate::guarded::{GuardedOptions, ReportOption};
 
 /// What `matrix` takes.
@@ -88,7 +88,7 @@ cutape matrix [OPTIONS] --output <FILE> <TRACE>...
        cutape matrix --history <FOLDER>... [OPTIONS]";
 
 /// What has no meaning where nothing is measured.
-const MEASURING: [&str; 9] = [
+const MEASURING: [&str; 10] = [
     "driver",
     "each_kernel",
     "replace",
@@ -98,6 +98,7 @@ const MEASURING: [&str; 9] = [
     "measure_seconds",
     "warm_up_seconds",
     "no_restore",
+    "time_limit",
 ];
 
 const EPILOGUE: &str = "\
@@ -107,21 +108,20 @@ can no longer be measured; with --history, if the newest change of something
 made it slower, or its newest replay is worse; 2 unusable input or machine.";
 
 impl Arguments {
-    fn thresholds(&self) -> Result<Thresholds, Failure> {
-        let fraction = |option: &str, percent: f64| match (0.0..=1e6).contains(&percent) {
-            true => Ok(percent / 100.0),
-            false => Err(Failure::unusable(format!(
-                "{option} {percent}: out of range; give per cent from 0"
-            ))),
-        };
-        Ok(Thresholds {
-            gpu: fraction("--threshold", self.threshold)?,
-            host: fraction("--host-threshold", self.host_threshold)?,
-        })
+    fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            gpu: self.threshold / 100.0,
+            host: self.host_threshold / 100.0,
+        }
     }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    check_numbers(
+        arguments.samples,
+        [arguments.measure_seconds, arguments.warm_up_seconds],
+        [arguments.threshold, arguments.host_threshold],
+    )?;
     let has_findings = match () {
         () if arguments.compare => compare(&arguments)?,
         () if arguments.history => history(&arguments)?,
@@ -134,7 +134,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn compare(arguments: &Arguments) -> Result<bool, Failure> {
-    let thresholds = arguments.thresholds()?;
     let report = arguments.report.prepare()?;
     if arguments.inputs.len() < 2 {
         return Err(Failure::unusable(
@@ -146,8 +145,8 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
         .iter()
         .map(|path| read(path))
         .collect::<Result<_, _>>()?;
-    let comparison = Comparison::of(&files, thresholds);
-    if comparison.rows.is_empty() && comparison.not_compared.iter().all(|one| !one.is_failure) {
+    let comparison = Comparison::of(&files, arguments.thresholds());
+    if comparison.rows.is_empty() && !comparison.has_findings() {
         return Err(Failure::unusable(
             "nothing can be compared: the files have no benchmark of the same trace",
         ));
@@ -158,7 +157,6 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
 }
 
 fn history(arguments: &Arguments) -> Result<bool, Failure> {
-    let thresholds = arguments.thresholds()?;
     let report = arguments.report.prepare()?;
     let mut files = Vec::new();
     for input in &arguments.inputs {
@@ -167,7 +165,7 @@ fn history(arguments: &Arguments) -> Result<bool, Failure> {
             false => files.push(read(input)?),
         }
     }
-    let history = History::of(files, thresholds);
+    let history = History::of(files, arguments.thresholds());
     write_page(arguments, "History", &history)?;
     report.write(&history, &history.text())?;
     Ok(history.has_findings())

@@ -21,7 +21,7 @@ use crate::one_rank::{ChildSource, RankOption};
 use cutape_terminal::failure::{Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
 use cutape_terminal::library;
-use cutape_terminal::output::{self, ReportFile};
+use cutape_terminal::output::{self, Format, ReportFile};
 use cutape_terminal::progress::{Progress, Unit};
 
 /// What `profile` takes.
@@ -57,13 +57,6 @@ pub(crate) struct Arguments {
     /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-/// How to show a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 /// The arguments of the guarded child.
@@ -141,10 +134,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             guarded::json(&WithState::new(&document, &state))
         }
     };
-    match file {
-        Some(file) => file.write(&text)?,
-        None => output::print(&text)?,
-    }
+    output::write(file.as_ref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,7 +20,7 @@ use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
 use cutape_terminal::library;
 use cutape_terminal::message;
-use cutape_terminal::output::{self, ReportFile};
+use cutape_terminal::output::{self, Format, ReportFile};
 use cutape_terminal::progress::{Progress, Unit};
 
 /// The hidden verb of the guarded child.
@@ -117,13 +117,6 @@ enum HostTime {
     None,
 }
 
-/// How to show the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
-}
-
 /// The arguments of the guarded child.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ChildArguments {
@@ -210,10 +203,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             guarded::json(&WithState::new(&tried, &state))
         }
     };
-    match file {
-        Some(file) => file.write(&text)?,
-        None => output::print(&text)?,
-    }
+    output::write(file.as_ref(), &text)?;
     Ok(status(&tried))
 }
 

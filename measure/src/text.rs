@@ -7,7 +7,7 @@ use cutape_render::quantity;
 use cutape_render::text::shown as shown_path;
 use cutape_replay::{Skipped, notes_text};
 
-use crate::measurement::{Change, Estimate};
+use crate::measurement::Estimate;
 use crate::settings::{Comparison, Settings, UNNAMED, folder_of};
 use crate::verdict::{Report, Row, Verdict};
 
@@ -115,10 +115,11 @@ fn measured(row: &Row, settings: &Settings) -> String {
         shown(upper)
     );
     let against = !matches!(settings.comparison, Comparison::Save(_));
-    match (row.benchmark.change, row.verdict) {
-        (Some(change), Verdict::Regression) => format!("{time}  {}  REGRESSION", per_cent(change)),
-        (Some(change), Verdict::Improvement) => format!("{time}  {}  faster", per_cent(change)),
-        (Some(change), Verdict::NoChange) => format!("{time}  {}  no change", per_cent(change)),
+    let change = row.benchmark.change.map(|change| per_cent(change.mean));
+    match (change, row.verdict) {
+        (Some(change), Verdict::Regression) => format!("{time}  {change}  REGRESSION"),
+        (Some(change), Verdict::Improvement) => format!("{time}  {change}  faster"),
+        (Some(change), Verdict::NoChange) => format!("{time}  {change}  no change"),
         _ if against && settings.comparison != Comparison::AgainstRecorded => {
             format!("{time}  not in the baseline")
         }
@@ -126,12 +127,13 @@ fn measured(row: &Row, settings: &Settings) -> String {
     }
 }
 
-fn per_cent(change: Change) -> String {
+/// `+5.0 % [+4.9 .. +5.1]`.
+pub(crate) fn per_cent(change: Estimate) -> String {
     format!(
         "{:+.1} % [{:+.1} .. {:+.1}]",
-        change.mean.point * 100.0,
-        change.mean.lower * 100.0,
-        change.mean.upper * 100.0
+        change.point * 100.0,
+        change.lower * 100.0,
+        change.upper * 100.0
     )
 }
 

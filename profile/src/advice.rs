@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cutape_analyzer::demangle::bare;
 use serde::{Deserialize, Serialize};
 
 use crate::path::{CriticalPath, Link};
@@ -15,6 +16,9 @@ const MOST: usize = 6;
 const LEAST_SHARE: f64 = 0.01;
 /// A bound counts half beside a prediction: the gain is somewhere below it.
 const OF_A_BOUND: f64 = 0.5;
+
+/// The most stretches of waits that a command names.
+const MOST_STRETCHES: usize = 20;
 
 /// What a kernel takes at least, however many blocks it has (assumed).
 const LEAST_KERNEL_NS: u64 = 2000;
@@ -110,7 +114,7 @@ fn is_to_host(work: &Work) -> bool {
 /// wait.
 fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
     let by_call = work_by_call(run);
-    let mut found: BTreeMap<&str, (BTreeSet<u64>, u64)> = BTreeMap::new();
+    let mut found: BTreeMap<&str, (BTreeSet<u64>, Vec<u64>)> = BTreeMap::new();
     let mut brings = false;
     // Streams with work since the last wait, and the last wait with those before it.
     let mut streams: BTreeSet<u32> = BTreeSet::new();
@@ -129,7 +133,7 @@ fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
             }
             last = None;
         } else if facts.is_wait {
-            found.entry(&facts.function).or_default().1 += 1;
+            found.entry(&facts.function).or_default().1.push(call);
             let awaited = std::mem::take(&mut streams);
             last = (!std::mem::take(&mut brings)).then_some((call, awaited));
         }
@@ -137,15 +141,21 @@ fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
     let found = found.into_iter();
     let candidates = found.filter(|(_, (droppable, _))| droppable.len() > 1);
     candidates
-        .map(|(function, (dropped, all))| {
-            let count = dropped.len() as u64;
-            let set = match count == all {
+        .map(|(function, (mut dropped, all))| {
+            let mut stretches = stretches(&all, &dropped);
+            stretches.truncate(MOST_STRETCHES);
+            let last = stretches.last().map_or(0, |stretch| stretch.1);
+            dropped.retain(|&call| call <= last);
+            let set = match dropped.len() == all.len() {
                 true => function.to_owned(),
-                false => listed(function, &dropped),
+                false => listed(function, &stretches),
             };
             Candidate {
                 edit: "drop-sync",
-                what: format!("the host waits {count} times in {function} before it goes on"),
+                what: format!(
+                    "the host waits {} times in {function} before it goes on",
+                    dropped.len()
+                ),
                 set,
                 change: Change {
                     dropped,
@@ -156,17 +166,23 @@ fn waits(profile: &Profile, run: &Run) -> Vec<Candidate> {
         .collect()
 }
 
-/// A set with some calls of a function: by number if they are few, else from the first to the last.
-fn listed(function: &str, calls: &BTreeSet<u64>) -> String {
-    const FEW: usize = 8;
-    if calls.len() <= FEW {
-        let numbers: Vec<String> = calls.iter().map(u64::to_string).collect();
-        return numbers.join(",");
-    }
-    let (first, last) = (calls.first(), calls.last());
-    match first.zip(last) {
-        Some((first, last)) => format!("{function} {first}..={last}"),
-        None => function.to_owned(),
+/// Some waits of a function, as stretches without another wait of it: their first and last.
+fn stretches(all: &[u64], dropped: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+    let parts = all.chunk_by(|one, other| dropped.contains(one) == dropped.contains(other));
+    let parts = parts.filter_map(|part| Some((*part.first()?, *part.last()?)));
+    parts.filter(|part| dropped.contains(&part.0)).collect()
+}
+
+/// A set with these stretches of calls of a function.
+fn listed(function: &str, stretches: &[(u64, u64)]) -> String {
+    let parts = stretches.iter().map(|&(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}..={last}"),
+    });
+    let parts = parts.collect::<Vec<_>>().join(",");
+    match stretches {
+        [_] => format!("{function} {parts}"),
+        _ => format!("{function} ({parts})"),
     }
 }
 
@@ -243,8 +259,8 @@ fn serial(run: &Run) -> Vec<Candidate> {
 
 /// A kernel as sets name it: without its parameters.
 fn kernel_set(name: &str) -> String {
-    let name = name.split('(').next().unwrap_or(name);
-    match name.contains([' ', ',', ':']) {
+    let name = bare(name);
+    match name.contains([' ', ',', ':', '(']) {
         true => format!("kernel:\"{name}\""),
         false => format!("kernel:{name}"),
     }
@@ -293,7 +309,7 @@ fn kernel(profile: &Profile, run: &Run, path: &CriticalPath, whole: u64) -> Opti
         .filter(|&unused| unused > 0)?;
     let least = share.count.saturating_mul(LEAST_KERNEL_NS);
     let gain = share.total_ns.saturating_sub(least) as f64 * unused as f64 / multiprocessors as f64;
-    let name = share.name.split('(').next().unwrap_or(&share.name);
+    let name = bare(&share.name);
     let threads = work.block?.map(|size| size.to_string()).join(",");
     Some(Advice {
         edit: "kernel".to_owned(),
@@ -505,6 +521,19 @@ mod tests {
     }
 
     #[test]
+    fn a_set_has_no_other_waits() {
+        for (dropped, expected) in [
+            (&[1, 3, 5][..], "f 1..=5"),
+            (&[1, 3, 7], "f (1..=3,7)"),
+            (&[3, 7], "f (3,7)"),
+        ] {
+            let dropped = dropped.iter().copied().collect();
+            let stretches = stretches(&[1, 3, 5, 7], &dropped);
+            assert_eq!(listed("f", &stretches), expected);
+        }
+    }
+
+    #[test]
     fn words_of_a_command() {
         for (text, expected) in [
             ("kernel:work", "kernel:work"),
@@ -514,9 +543,15 @@ mod tests {
         ] {
             assert_eq!(quoted(text), expected);
         }
-        assert_eq!(
-            kernel_set("at::add<float>(int)"),
-            "kernel:\"at::add<float>\""
-        );
+        for (name, expected) in [
+            ("saxpy", "kernel:saxpy"),
+            ("at::add<float>(int)", "kernel:\"at::add<float>\""),
+            (
+                "void at::(anonymous namespace)::add<(int)4>(int)",
+                "kernel:\"at::(anonymous namespace)::add<(int)4>\"",
+            ),
+        ] {
+            assert_eq!(kernel_set(name), expected);
+        }
     }
 }

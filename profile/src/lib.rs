@@ -46,7 +46,7 @@ pub use read::ReadError;
 pub use record::{
     CallFacts, Clocks, Device, HostCall, Method, OtherTrace, Profile, Run, Work, WorkKind,
 };
-pub use statistics::Spread;
+pub use statistics::{Spread, median};
 pub use summary::Summary;
 pub use timeline::{StreamUse, Stretch, Timeline};
 pub use wall::Wall;

@@ -36,7 +36,7 @@ impl Spread {
 }
 
 /// The median of sorted values; 0 for none.
-pub(crate) fn median(sorted: &[f64]) -> f64 {
+pub fn median(sorted: &[f64]) -> f64 {
     let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
     match sorted.len() {
         0 => 0.0,

@@ -26,6 +26,9 @@ pub(crate) const MATRIX: Kind = Kind {
     scripts: &MATRIX_SCRIPTS,
 };
 
+/// The head of all pages.
+const HEAD: &str = include_str!("../page/head.html");
+
 const STYLES: [&str; 4] = [
     include_str!("../page/style/theme.css"),
     include_str!("../page/style/layout.css"),
@@ -111,7 +114,8 @@ pub(crate) fn write(
         hash.update(bytes);
     }
     let nonce = hash.finalize().to_hex();
-    let mut rest = kind.frame;
+    let frame = [HEAD, kind.frame].concat();
+    let mut rest = &*frame;
     while let Some((before, after)) = rest.split_once("{{") {
         out.write_all(before.as_bytes())?;
         let (name, after) = after.split_once("}}").unwrap_or((after, ""));

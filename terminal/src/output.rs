@@ -158,6 +158,17 @@ pub fn stderr_line(line: std::fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Writes to a report file; prints if there is none.
+///
+/// # Errors
+/// If writing fails.
+pub fn write(file: Option<&ReportFile>, text: &str) -> Result<(), Failure> {
+    match file {
+        Some(file) => file.write(text),
+        None => print(text),
+    }
+}
+
 /// Prints a text without colours to stdout; a closed pipe is fine.
 ///
 /// # Errors

@@ -132,7 +132,7 @@ fn what_crashes_or_hangs_is_a_row(folder: &Path) {
         (
             "crash",
             &[][..],
-            ("CUTAPE_NULL_CRASH", "cuLaunchKernel@30"),
+            ("CUTAPE_NULL_CRASH", "cuLaunchKernel@12"),
             "died by signal 11 in call",
         ),
         (
@@ -272,14 +272,18 @@ fn what_cannot_be_compared_is_refused(folder: &Path) {
     let text = folder.join("text.json");
     fs::write(&text, "no results").unwrap();
     let later = change("later.json", "schema", json!("2.0"));
+    // Whatever else has changed.
+    fs::write(folder.join("other.json"), "{\"schema\": \"2.0\"}").unwrap();
+    let other = folder.join("other.json");
     let nothing = change("nothing.json", "traces", json!([]));
-    let [one, two, later, nothing, text] =
-        [&one, &two, &later, &nothing, &text].map(PathBuf::as_path);
+    let [one, two, later, other, nothing, text] =
+        [&one, &two, &later, &other, &nothing, &text].map(PathBuf::as_path);
     for (words, status, why) in [
         (&[one][..], 2, "needs two files"),
         (&[one, text], 2, "no results of `cutape matrix`"),
         (&[one, &launches()], 2, "launch_many_parameters.cutape"),
         (&[one, later], 2, "schema \"2.0\" is not readable"),
+        (&[one, other], 2, "schema \"2.0\" is not readable"),
         (&[one, nothing], 2, "nothing can be compared"),
         (&[one, two], 0, ""),
     ] {
@@ -287,12 +291,26 @@ fn what_cannot_be_compared_is_refused(folder: &Path) {
         output.assert_code(status);
         assert!(output.stderr.contains(why), "{}", output.describe());
     }
+    let twice = measure(
+        &folder.join("twice.json"),
+        &[&launches(), traces()],
+        &[],
+        &[],
+    );
+    twice.assert_code(2);
+    assert!(
+        twice.stderr.contains("the same trace as "),
+        "{}",
+        twice.describe()
+    );
     for (words, why) in [
         ("--history no-such-folder", "no-such-folder"),
         ("--compare a b --rounds 3", "cannot be used with"),
+        ("--compare a b --time-limit 3", "cannot be used with"),
         ("a.cutape", "--output"),
         ("a.cutape -o x --samples 9", "--samples 9: too few"),
         ("a.cutape -o x --threshold=-1", "--threshold -1"),
+        ("a.cutape -o x --measure-seconds=-1", "--measure-seconds -1"),
         ("a.cutape -o x --keep-placement y", "is for one trace"),
     ] {
         let output = run(parts().cutape(&[&"matrix"]).args(words.split(' ')));

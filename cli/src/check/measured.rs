@@ -38,6 +38,7 @@ const LIMIT: Limit = Limit {
 struct Tried {
     edits: Vec<Edit>,
     refused: Option<String>,
+    conditions: Vec<String>,
     measured: Option<Measured>,
     compared: u64,
     differing: Vec<IgnoredAny>,
@@ -130,14 +131,58 @@ impl Tried {
             time(&measured.edited_ns),
             -100.0 * measured.gain
         );
-        let differing = self.differing.len();
-        match differing {
-            0 => format!("Measured: {what}: {times}, the same bytes."),
-            _ => format!(
-                "Measured: {what}: {times}, but {differing} of {} memories and copies then hold \
-                 other bytes: the program needs more than that.",
-                self.compared
+        let bytes = match (self.differing.len(), self.compared) {
+            (0, 0) => ", without bytes to compare.".to_owned(),
+            (0, _) => ", the same bytes.".to_owned(),
+            (differing, compared) => format!(
+                ", but {differing} of {compared} memories and copies then hold other bytes: the \
+                 program needs more than that."
             ),
+        };
+        let conditions = self.conditions.iter();
+        let conditions: String = conditions
+            .map(|one| format!(" Condition: {one}."))
+            .collect();
+        format!("Measured: {what}: {times}{bytes}{conditions}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn advice_says_no_more_than_was_measured() {
+        for (compared, differing, conditions, expected) in [
+            (2, json!([]), json!([]), "(-50.0 %), the same bytes."),
+            (
+                0,
+                json!([]),
+                json!([]),
+                "(-50.0 %), without bytes to compare.",
+            ),
+            (
+                2,
+                json!([1]),
+                json!([]),
+                "but 1 of 2 memories and copies then hold other bytes: the program needs more than that.",
+            ),
+            (
+                2,
+                json!([]),
+                json!(["do not read", "nor write"]),
+                "the same bytes. Condition: do not read. Condition: nor write.",
+            ),
+        ] {
+            let time = |median: f64| json!({"median": median});
+            let tried: Tried = serde_json::from_value(json!({
+                "edits": [{"what": "4 waits left out"}], "refused": null, "conditions": conditions,
+                "measured": {"recorded_ns": time(2e6), "edited_ns": time(1e6), "gain": 0.5},
+                "compared": compared, "differing": differing,
+            }))
+            .unwrap();
+            assert!(tried.said().ends_with(expected), "{}", tried.said());
         }
     }
 }

@@ -103,10 +103,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             cutape_execution_diff::text(&report, [&names[0], &names[1]])
         }
     };
-    match &file {
-        Some(file) => file.write(&text)?,
-        None => output::print(&text)?,
-    }
+    output::write(file.as_ref(), &text)?;
     Ok(ExitCode::from(if report.differs { FOUND } else { 0 }))
 }
 

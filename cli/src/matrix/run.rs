@@ -1,17 +1,17 @@
 //! Measures: the rounds, and the file of results that is written after each process.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum as _;
 use cutape_measure::matrix::{
     Machine, MatrixSettings, MatrixSubject, Process, ReplayOutcome, Replayed, Results, SCHEMA,
     TraceResults, digest_of,
 };
 use cutape_measure::{Benchmark, GpuStates, Selection};
-use cutape_replay::Clock;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::private_folder::PrivateFolder;
@@ -20,7 +20,6 @@ use cutape_terminal::{input, library, message, output};
 use serde::Deserialize;
 
 use super::Arguments;
-use crate::bench::Clocks;
 use crate::verb_process::{self as process, Limit};
 
 /// Where `replay` and `bench` write theirs.
@@ -35,13 +34,6 @@ struct Bench {
 
 /// Measures all traces; returns whether there are findings.
 pub(super) fn measure(arguments: &Arguments) -> Result<bool, Failure> {
-    let thresholds = arguments.thresholds()?;
-    if arguments.samples < 10 {
-        let samples = arguments.samples;
-        return Err(Failure::unusable(format!(
-            "--samples {samples}: too few; give at least 10"
-        )));
-    }
     if arguments.guarded.keeps_placement() {
         return Err(Failure::unusable(
             "--keep-placement is for one trace; give it to `replay` or `bench`",
@@ -69,7 +61,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<bool, Failure> {
     results.complete = true;
     results.after = GpuStates::now().gpus;
     runner.save(&mut results)?;
-    report.write(&results, &results.text(thresholds))?;
+    report.write(&results, &results.text(arguments.thresholds()))?;
     message!(
         "{}: complete; compare it with another one: cutape matrix --compare BEFORE AFTER",
         output::shown(target)
@@ -92,33 +84,38 @@ fn traces(inputs: &[PathBuf]) -> Result<Vec<(String, PathBuf)>, Failure> {
             .to_string_lossy()
             .into_owned()
     };
-    let mut names = HashSet::new();
-    let named = files.into_iter().map(|path| {
+    let mut known = HashSet::new();
+    let named = |path: PathBuf| {
         let folder = path.parent().and_then(Path::file_name);
         let longer = folder.map(|folder| format!("{}/{}", folder.to_string_lossy(), stem(&path)));
-        let name = [Some(stem(&path)), longer, Some(path.display().to_string())];
-        let name = name
-            .into_iter()
-            .flatten()
-            .find(|name| names.insert(name.clone()));
-        let twice = || Failure::unusable(format!("{}: given twice", path.display()));
-        Ok((name.ok_or_else(twice)?, path))
-    });
-    named.collect()
+        let names = [Some(stem(&path)), longer].into_iter().flatten();
+        let name = names.into_iter().find(|name| known.insert(name.clone()));
+        (name.unwrap_or_else(|| path.display().to_string()), path)
+    };
+    Ok(files.into_iter().map(named).collect())
 }
 
 /// The results before anything is measured.
-fn planned(
+fn planned<'t>(
     arguments: &Arguments,
-    traces: &[(String, PathBuf)],
+    traces: &'t [(String, PathBuf)],
     driver: &Path,
 ) -> Result<Results, Failure> {
     let states = GpuStates::now();
-    let plan = |(name, path): &(String, PathBuf)| {
+    let mut known: HashMap<String, &Path> = HashMap::new();
+    let plan = |(name, path): &'t (String, PathBuf)| {
         let trace = input::open(path)?;
+        let digest = digest_of(path)?;
+        if let Some(other) = known.insert(digest.clone(), path) {
+            return Err(Failure::unusable(format!(
+                "{}: the same trace as {}; give it once",
+                path.display(),
+                other.display()
+            )));
+        }
         Ok::<_, Failure>(TraceResults {
             name: name.clone(),
-            digest: digest_of(path)?,
+            digest,
             calls: trace.calls().count() as u64,
             has_kernels: Selection::has_kernels(&trace),
             ..TraceResults::default()
@@ -135,11 +132,7 @@ fn planned(
         settings: MatrixSettings {
             each_kernel: arguments.each_kernel,
             replace: arguments.replace.clone(),
-            clocks: match arguments.clock {
-                Clocks::Gpu => vec![Clock::Gpu],
-                Clocks::Host => vec![Clock::Host],
-                Clocks::Both => vec![Clock::Gpu, Clock::Host],
-            },
+            clocks: arguments.clock.clocks().to_vec(),
             rounds: arguments.rounds,
             samples: arguments.samples,
             measure_seconds: arguments.measure_seconds,
@@ -326,13 +319,10 @@ impl Runner<'_> {
     ) -> Result<(Process, Vec<Benchmark>), Failure> {
         let arguments = self.arguments;
         let mut words = self.words("bench", trace);
-        let clock = match arguments.clock {
-            Clocks::Gpu => "gpu",
-            Clocks::Host => "host",
-            Clocks::Both => "both",
-        };
+        let clock = arguments.clock.to_possible_value();
+        let clock = clock.map_or_else(String::new, |value| value.get_name().to_owned());
         for (option, value) in [
-            ("--clock", clock.to_owned()),
+            ("--clock", clock),
             ("--samples", arguments.samples.to_string()),
             ("--measure-seconds", arguments.measure_seconds.to_string()),
             ("--warm-up-seconds", arguments.warm_up_seconds.to_string()),

@@ -126,7 +126,7 @@ impl Counting {
         let launches = quantity::count(chosen.calls.len() as u64, "call");
         message!("ncu measures the kernels of {launches}: each of them runs several times");
         if chosen.graphs_matter {
-            let note = "kernels of graphs take more time than any with counters; --counters=CALL \
+            let note = "a kernel of graphs takes more time than one with counters; --counters=CALL \
                         measures the kernels of a graph that CALL launches";
             profile.notes.insert(note.to_owned(), 1);
         }

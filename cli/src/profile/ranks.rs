@@ -12,10 +12,10 @@ use cutape_render::text::shown;
 use cutape_symbols::{Resolver, SymbolContext};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
-use cutape_terminal::library;
 use cutape_terminal::output::{self, ReportFile};
 use cutape_terminal::progress::JointProgress;
 use cutape_terminal::rank_folder::{Found, traces};
+use cutape_terminal::{library, message};
 use serde::Serialize;
 
 use super::{Arguments, Format};
@@ -84,10 +84,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             })
         }
     };
-    match file {
-        Some(file) => file.write(&text)?,
-        None => output::print(&text)?,
-    }
+    output::write(file.as_ref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -107,6 +104,7 @@ fn text(folder: &str, summary: &RanksSummary, ranks: &[RankProfile]) -> String {
 fn collectives(found: &[Found]) -> Vec<Collective> {
     let traces = || found.iter().map(|found| &found.trace);
     if !have_common_clock(traces()) {
+        message!("the traces do not share a clock: no collectives are known");
         return Vec::new();
     }
     let process = |(trace, found): (&Trace, &Found)| {

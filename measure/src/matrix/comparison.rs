@@ -5,8 +5,7 @@ use cutape_replay::Clock;
 use serde::Serialize;
 
 use super::results::{
-    Machine, MatrixBenchmark, MatrixSubject, ReplayOutcome, Replayed, Results, TraceResults,
-    WHOLE_TRACE,
+    Machine, MatrixBenchmark, MatrixSubject, Replayed, Results, TraceResults, WHOLE_TRACE,
 };
 use super::statistics::{self, ALPHA, Level};
 use crate::measurement::Estimate;
@@ -27,6 +26,14 @@ impl Thresholds {
             Clock::Gpu => self.gpu,
             Clock::Host => self.host,
         }
+    }
+
+    /// `thresholds: GPU 2 %, host 10 %`.
+    pub(super) fn text(self) -> String {
+        // Without what dividing by 100 has added.
+        let percent = |part: f64| (part * 1e8).round() / 1e6;
+        let (gpu, host) = (percent(self.gpu), percent(self.host));
+        format!("thresholds: GPU {gpu} %, host {host} %")
     }
 }
 
@@ -112,8 +119,8 @@ pub struct ChangeRow {
     pub rounds: [usize; 2],
     /// The change as a fraction, with a 95 % interval; `None`: one process does not say.
     pub change: Option<Estimate>,
-    /// The probability that the change is below the threshold all the same, adjusted for the
-    /// number of benchmarks.
+    /// The probability of such times if the change were the threshold, adjusted for the number of
+    /// benchmarks.
     pub p: Option<f64>,
     /// Cliff's delta: 1 if each later sample is slower, -1 if each is faster.
     pub effect: f64,
@@ -410,17 +417,16 @@ fn replay_row(trace: &TraceResults, others: &[(String, Results)]) -> ReplayRow {
         .iter()
         .map(|one| one.map_or(0, TraceResults::mismatches))
         .collect();
-    let rank = |replay: &Replayed| (replay.outcome, replay.divergences, replay.left_out);
-    let first = replays.first().and_then(|replay| replay.as_ref().map(rank));
-    let first = first.unwrap_or((ReplayOutcome::Agrees, 0, 0));
-    let is_worse = |replay: &Option<Replayed>| replay.as_ref().is_some_and(|one| rank(one) > first);
+    let first = replays.first().and_then(Option::as_ref);
+    let later = replays.iter().skip(1).flatten();
+    let is_worse = first.is_some_and(|first| later.into_iter().any(|one| one.is_worse_than(first)));
     let more = mismatches
         .iter()
         .skip(1)
         .any(|now| Some(now) > mismatches.first());
     ReplayRow {
         trace: trace.name.clone(),
-        is_worse: replays.iter().skip(1).any(is_worse) || more,
+        is_worse: is_worse || more,
         replays,
         mismatches,
     }
@@ -484,7 +490,7 @@ pub(crate) fn clock_name(clock: Clock) -> &'static str {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::results::{Process, Round};
+    use super::super::results::{Process, ReplayOutcome, Round};
     use super::*;
 
     /// A benchmark whose processes have these medians.
@@ -553,10 +559,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_worse_replay_is_a_finding() {
-        let replay = |outcome, divergences| {
+        let replay = |(outcome, divergences, left_out)| {
             let replay = Replayed {
                 outcome,
                 divergences,
+                left_out,
                 ..Replayed::default()
             };
             TraceResults {
@@ -566,16 +573,22 @@ pub(crate) mod tests {
         };
         use ReplayOutcome::{Agrees, Diverges, Failed};
         for (before, after, worse) in [
-            ((Agrees, 0), (Agrees, 0), false),
-            ((Agrees, 0), (Diverges, 1), true),
-            ((Diverges, 1), (Diverges, 1), false),
-            ((Diverges, 1), (Diverges, 2), true),
-            ((Diverges, 1), (Agrees, 0), false),
-            ((Diverges, 1), (Failed, 0), true),
+            ((Agrees, 0, 0), (Agrees, 0, 0), false),
+            ((Agrees, 0, 0), (Agrees, 0, 3), true),
+            ((Agrees, 0, 0), (Diverges, 1, 0), true),
+            ((Diverges, 1, 0), (Diverges, 1, 0), false),
+            ((Diverges, 1, 0), (Diverges, 2, 0), true),
+            ((Diverges, 2, 0), (Diverges, 1, 5), true),
+            ((Diverges, 1, 0), (Agrees, 0, 0), false),
+            ((Diverges, 1, 0), (Failed, 0, 0), true),
+            ((Failed, 0, 0), (Diverges, 2, 5), false),
         ] {
-            let compared = compare(replay(before.0, before.1), replay(after.0, after.1));
+            let compared = compare(replay(before), replay(after));
             assert_eq!(compared.has_findings(), worse, "{before:?} {after:?}");
         }
+        // Nothing is known of the replay in the first file.
+        let compared = compare(trace("a", Vec::new()), replay((Diverges, 1, 0)));
+        assert!(!compared.has_findings());
     }
 
     #[test]
@@ -613,6 +626,15 @@ pub(crate) mod tests {
             assert_eq!((&*found.reason, found.is_failure), (reason, is_failure));
             assert_eq!(compared.has_findings(), is_failure);
         }
+    }
+
+    #[test]
+    fn thresholds_are_shown_as_given() {
+        let thresholds = Thresholds {
+            gpu: 7.0 / 100.0,
+            host: 0.1 / 100.0,
+        };
+        assert_eq!(thresholds.text(), "thresholds: GPU 7 %, host 0.1 %");
     }
 
     #[test]

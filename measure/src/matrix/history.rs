@@ -88,7 +88,7 @@ impl History {
             [(_, before), (label, after)] => Some(differences(before, after, label)),
             _ => None,
         });
-        let mut rows = trends(&files);
+        let mut rows = trends(&files, thresholds);
         // Each place between two files of each benchmark may be accused by mistake.
         let places = rows
             .iter()
@@ -98,8 +98,7 @@ impl History {
             let threshold = thresholds.of(trend.clock);
             trend.changes = changes(trend, levels, threshold, ALPHA / places);
         }
-        let mut rows: Vec<Trend> = rows.into_iter().map(|(trend, _)| trend).collect();
-        flag(&mut rows, &files, thresholds);
+        let rows: Vec<Trend> = rows.into_iter().map(|(trend, _)| trend).collect();
         Self {
             cutape: env!("CARGO_PKG_VERSION"),
             thresholds,
@@ -129,7 +128,7 @@ impl Trend {
 }
 
 /// The benchmarks of all files, with their levels.
-fn trends(files: &[(String, Results)]) -> Vec<(Trend, Vec<Level>)> {
+fn trends(files: &[(String, Results)], thresholds: Thresholds) -> Vec<(Trend, Vec<Level>)> {
     let mut rows: Vec<(String, Trend, Vec<Level>)> = Vec::new();
     for (number, (_, file)) in files.iter().enumerate() {
         for trace in &file.traces {
@@ -141,11 +140,15 @@ fn trends(files: &[(String, Results)]) -> Vec<(Trend, Vec<Level>)> {
                 let Some((_, trend, levels)) = rows.get_mut(place) else {
                     continue;
                 };
+                // Of a trace that was measured twice, the first one counts.
+                if trend.points.last().is_some_and(|last| last.file == number) {
+                    continue;
+                }
                 levels.push(level);
                 trend.points.push(TrendPoint {
                     file: number,
                     time: time(&level),
-                    flaky: Vec::new(),
+                    flaky: flaws(&benchmark.samples(), thresholds.of(benchmark.clock)),
                 });
             }
         }
@@ -192,24 +195,6 @@ fn changes(trend: &Trend, levels: &[Level], threshold: f64, alpha: f64) -> Vec<T
         })
     });
     changes.collect()
-}
-
-/// Marks measurements that do not agree with themselves.
-fn flag(rows: &mut [Trend], files: &[(String, Results)], thresholds: Thresholds) {
-    for trend in rows {
-        for point in &mut trend.points {
-            let traces = files.get(point.file).map(|(_, file)| &file.traces);
-            let benchmarks = traces
-                .into_iter()
-                .flatten()
-                .filter(|one| one.name == trend.trace);
-            let mut same = benchmarks.flat_map(|one| &one.benchmarks);
-            let same = same.find(|one| (one.clock, &one.name) == (trend.clock, &trend.name));
-            point.flaky = same.map_or_else(Vec::new, |benchmark| {
-                flaws(&benchmark.samples(), thresholds.of(trend.clock))
-            });
-        }
-    }
 }
 
 /// Traces that do not agree in all files.
@@ -298,6 +283,27 @@ mod tests {
             assert_eq!(found, expected, "{times:?}");
             assert_eq!(history.has_findings(), findings, "{times:?}");
         }
+    }
+
+    #[test]
+    fn a_trace_counts_once_in_a_file() {
+        let twice = |number: u64, times: [f64; 2]| {
+            let trace = |time: f64| TraceResults {
+                digest: "a".to_owned(),
+                benchmarks: vec![benchmark("k", &[time, time * 1.0001])],
+                ..TraceResults::default()
+            };
+            let results = Results {
+                started: number,
+                ..file(times.map(trace).to_vec())
+            };
+            (number.to_string(), results)
+        };
+        let files = vec![twice(1, [100.0, 150.0]), twice(2, [100.0, 150.0])];
+        let history = History::of(files, THRESHOLDS);
+        let points = history.rows.iter().map(|row| row.points.len());
+        assert_eq!(points.collect::<Vec<_>>(), [2]);
+        assert!(!history.has_findings());
     }
 
     #[test]

@@ -133,6 +133,16 @@ pub enum ReplayOutcome {
     Failed,
 }
 
+impl Replayed {
+    /// Whether it has a worse outcome than an earlier one, or diverges at more calls or leaves out
+    /// more. How far a replay came that did not end says nothing.
+    pub(super) fn is_worse_than(&self, earlier: &Self) -> bool {
+        self.outcome > earlier.outcome
+            || earlier.outcome != ReplayOutcome::Failed
+                && (self.divergences > earlier.divergences || self.left_out > earlier.left_out)
+    }
+}
+
 impl ReplayOutcome {
     /// Its word in texts.
     pub(crate) fn word(self) -> &'static str {
@@ -198,6 +208,12 @@ pub struct Round {
     pub samples: Vec<f64>,
 }
 
+/// What files of all versions have.
+#[derive(Deserialize)]
+struct Versioned {
+    schema: String,
+}
+
 /// BLAKE3 of a file, as hexadecimal digits.
 ///
 /// # Errors
@@ -216,16 +232,15 @@ impl Results {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let wrong = |why: &dyn std::fmt::Display| Error(format!("{}: {why}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
-        let results: Self = serde_json::from_str(&text)
-            .map_err(|error| wrong(&format!("no results of `cutape matrix`: {error}")))?;
-        let major = |schema: &str| schema.split('.').next().map(str::to_owned);
-        if major(&results.schema) != major(SCHEMA) {
-            let schema = &results.schema;
+        let other = |error| wrong(&format!("no results of `cutape matrix`: {error}"));
+        // Those of another version may have other members.
+        let Versioned { schema } = serde_json::from_str(&text).map_err(other)?;
+        if schema.split('.').next() != SCHEMA.split('.').next() {
             return Err(wrong(&format!(
                 "schema {schema:?} is not readable here ({SCHEMA}); use the version that wrote it"
             )));
         }
-        Ok(results)
+        serde_json::from_str(&text).map_err(other)
     }
 
     /// The number of processes that could not measure.

@@ -296,11 +296,7 @@ fn deviation_of(samples: &[f64]) -> Option<f64> {
 pub(super) fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    match sorted.len().is_multiple_of(2) {
-        true => Some(f64::midpoint(upper, *sorted.get(sorted.len() / 2 - 1)?)),
-        false => Some(upper),
-    }
+    (!sorted.is_empty()).then(|| cutape_profile::median(&sorted))
 }
 
 /// One process: the logarithm of its median, and how exactly its samples give that.

@@ -11,7 +11,7 @@ use super::comparison::{
 use super::history::{History, TrendPoint};
 use super::results::{ReplayOutcome, Replayed, Results, TraceResults};
 use crate::measurement::Estimate;
-use crate::text::shown;
+use crate::text::{per_cent, shown};
 
 impl Results {
     /// What was measured, a line for each benchmark.
@@ -127,14 +127,13 @@ impl Comparison {
         }
         let _ = writeln!(
             out,
-            "{} compared: {} slower, {} faster, {} same, {} uncertain (thresholds: GPU {} %, host {} %)",
+            "{} compared: {} slower, {} faster, {} same, {} uncertain ({})",
             quantity::count(self.rows.len() as u64, "benchmark"),
             self.count(ChangeVerdict::Slower),
             self.count(ChangeVerdict::Faster),
             self.count(ChangeVerdict::Same),
             self.count(ChangeVerdict::Uncertain),
-            self.thresholds.gpu * 100.0,
-            self.thresholds.host * 100.0,
+            self.thresholds.text(),
         );
         out
     }
@@ -148,7 +147,7 @@ impl Comparison {
             ChangeVerdict::Uncertain => "uncertain",
         };
         let change = match row.change {
-            Some(change) => percent(change),
+            Some(change) => per_cent(change),
             None => "one process: more rounds are needed".to_owned(),
         };
         let which = match self.files.get(row.file).filter(|_| self.files.len() > 2) {
@@ -210,20 +209,19 @@ impl History {
             );
             for change in &row.changes {
                 let word = if change.is_slower { "slower" } else { "faster" };
-                let (label, change) = (label(change.file), percent(change.change));
+                let (label, change) = (label(change.file), per_cent(change.change));
                 let _ = writeln!(out, "    {word} since {label}: {change}");
             }
         }
         let changed = self.rows.iter().filter(|row| !row.changes.is_empty());
         let _ = writeln!(
             out,
-            "{} of {}: {} changed, {} slower at the end (thresholds: GPU {} %, host {} %)",
+            "{} of {}: {} changed, {} slower at the end ({})",
             quantity::count(self.files.len() as u64, "file"),
             quantity::count(self.rows.len() as u64, "benchmark"),
             changed.count(),
             self.rows.iter().filter(|row| row.is_slower()).count(),
-            self.thresholds.gpu * 100.0,
-            self.thresholds.host * 100.0,
+            self.thresholds.text(),
         );
         out
     }
@@ -254,21 +252,11 @@ fn flaky(flaws: &[String]) -> String {
     }
 }
 
+/// One process has no interval.
 fn estimate(time: Estimate) -> String {
-    format!(
-        "{:>11} [{} .. {}]",
-        shown(time.point),
-        shown(time.lower),
-        shown(time.upper)
-    )
-}
-
-/// `+5.0 % [+4.9 .. +5.1]`.
-fn percent(change: Estimate) -> String {
-    format!(
-        "{:+.1} % [{:+.1} .. {:+.1}]",
-        change.point * 100.0,
-        change.lower * 100.0,
-        change.upper * 100.0
-    )
+    let interval = match time.lower < time.upper {
+        true => format!(" [{} .. {}]", shown(time.lower), shown(time.upper)),
+        false => String::new(),
+    };
+    format!("{:>11}{interval}", shown(time.point))
 }

@@ -84,10 +84,11 @@ pub fn counters(
         let outside = [run.start_ns, run.finish_ns].into_iter().flatten();
         outside.fold(end - begin, u64::saturating_add)
     });
+    let passes = kernels.iter().filter_map(|kernel| kernel.passes);
     Ok(Counters {
         version: measured.ncu.version.clone(),
         path: measured.ncu.path.display().to_string(),
-        passes: kernels.iter().filter_map(|kernel| kernel.passes).sum(),
+        passes: passes.fold(0, u64::saturating_add),
         wall_ns: measured.wall_ns,
         plain_ns,
         kernels,

@@ -89,24 +89,22 @@ impl Tried {
     }
 
     fn bytes(&self, out: &mut String) {
-        if self.compared == 0 && self.unsteady == 0 {
-            if self.refused.is_none() {
-                let _ = writeln!(out, "bytes: the calls change none that could be compared");
-            }
-            return;
-        }
         let differing = self.differing.len() as u64;
-        let _ = writeln!(
-            out,
-            "bytes {}: {} of {} compared ({})",
-            match differing {
-                0 => "equal",
-                _ => "DIFFER: a wrong result is no gain",
-            },
-            self.compared - differing,
-            self.compared,
-            quantity::bytes(self.compared_bytes)
-        );
+        if self.compared > 0 {
+            let _ = writeln!(
+                out,
+                "bytes {}: {} of {} compared ({})",
+                match differing {
+                    0 => "equal",
+                    _ => "DIFFER: a wrong result is no gain",
+                },
+                self.compared - differing,
+                self.compared,
+                quantity::bytes(self.compared_bytes)
+            );
+        } else if self.refused.is_none() {
+            let _ = writeln!(out, "bytes: the calls change none that could be compared");
+        }
         for other in self.differing.iter().take(SHOWN) {
             let found = &other.mismatch;
             let _ = writeln!(

@@ -14,7 +14,7 @@ pub struct Chosen {
     pub calls: BTreeSet<u64>,
     /// Calls that are not, and why.
     pub left_out: BTreeMap<u64, String>,
-    /// Kernels of graphs take more time than any that is chosen.
+    /// A kernel of graphs takes more time than one that is chosen.
     pub graphs_matter: bool,
 }
 

@@ -60,6 +60,14 @@ impl Api {
         self.own(id::cuEventSynchronize, &[event])
     }
 
+    /// Whether a stream of the current context does not wait for the legacy default stream.
+    pub(crate) fn is_non_blocking(&self, stream: u64) -> Result<bool, Code> {
+        const NON_BLOCKING: u32 = 1;
+        let mut flags = 0u32;
+        self.own(id::cuStreamGetFlags, &[stream, &raw mut flags as u64])?;
+        Ok(flags & NON_BLOCKING != 0)
+    }
+
     /// Lets a stream capture what it gets, whatever other threads do.
     pub(crate) fn begin_capture(&self, stream: u64) -> Result<(), Code> {
         const RELAXED: u64 = 2;

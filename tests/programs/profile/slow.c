@@ -3,8 +3,8 @@
  * `wait` waits in a loop, `pageable` copies from pageable memory, `serial` puts independent work on
  * one stream, `tiny` launches what a graph would join, `shape` launches one block. Waits that are
  * needed: `rewrite` writes the source of a copy after it, `cross` orders two streams with it, `bring`
- * reads what a copy has brought. `pieces` copies what lies together in pieces. Prints the time of its
- * loop. */
+ * reads what a copy has brought. `pieces` copies what lies together in pieces, `spread` copies what the
+ * copy before has written. Prints the time of its loop. */
 #include <time.h>
 
 #include "program.h"
@@ -112,12 +112,16 @@ static void rewrite(int turns)
     }
 }
 
-static void cross(int turns)
+/* The copies are synchronous, in the default stream, if `fixed`. */
+static void cross(int fixed, int turns)
 {
     for (int turn = 0; turn < turns; turn++) {
         CHECK(cuMemsetD32Async(memory[0], turn, VALUES, streams[0]));
         CHECK(cuStreamSynchronize(streams[0]));
-        CHECK(cuMemcpyDtoDAsync(memory[1], memory[0], BYTES, streams[1]));
+        if (fixed)
+            CHECK(cuMemcpyDtoD(memory[1], memory[0], BYTES));
+        else
+            CHECK(cuMemcpyDtoDAsync(memory[1], memory[0], BYTES, streams[1]));
     }
 }
 
@@ -134,6 +138,14 @@ static void pieces(int turns)
     for (int turn = 0; turn < turns; turn++)
         for (int i = 0; i < LANES; i++)
             CHECK(cuMemcpyHtoDAsync(memory[0] + i * 4096, source + i * 1024, 4096, streams[0]));
+}
+
+static void spread(int turns)
+{
+    for (int turn = 0; turn < turns; turn++) {
+        CUdeviceptr from = memory[0] + turn * 4096;
+        CHECK(cuMemcpyDtoDAsync(from + 4096, from, 4096, streams[0]));
+    }
 }
 
 static uint64_t now(void)
@@ -179,11 +191,13 @@ int main(int count, char **words)
     else if (strcmp(name, "rewrite") == 0)
         rewrite(turns);
     else if (strcmp(name, "cross") == 0)
-        cross(turns);
+        cross(fixed, turns);
     else if (strcmp(name, "bring") == 0)
         bring(turns);
     else if (strcmp(name, "pieces") == 0)
         pieces(turns);
+    else if (strcmp(name, "spread") == 0)
+        spread(turns);
     else
         shape(fixed, turns);
     CHECK(cuCtxSynchronize());

@@ -67,11 +67,14 @@ fn groups(edited: &Edited, job: &WhatIf) -> Vec<Vec<usize>> {
             Step::Call(issued)
                 if job.batch_copies.contains(&issued.index) && transfer(issued).is_some() =>
             {
-                let earlier = open.last().and_then(|&at| edited.steps.get(at));
-                let follows = match earlier {
-                    Some(Step::Call(earlier)) => continues(edited, earlier, issued),
-                    _ => true,
+                let call = |at: Option<&usize>| match edited.steps.get(*at?) {
+                    Some(Step::Call(issued)) => Some(issued),
+                    _ => None,
                 };
+                let both = call(open.first()).zip(call(open.last()));
+                let follows = both.is_none_or(|(first, earlier)| {
+                    continues(edited, earlier, issued) && !needs_earlier(first, issued)
+                });
                 if !follows {
                     all.push(std::mem::take(&mut open));
                 }
@@ -105,6 +108,17 @@ fn continues(edited: &Edited, earlier: &Issued, later: &Issued) -> bool {
         _ => false,
     };
     is_alike && meets(copy.source, copy.from) && meets(copy.target, copy.to)
+}
+
+/// Whether copies within the device, from the first to the last of a group, read what one of them
+/// has written.
+fn needs_earlier(first: &Issued, last: &Issued) -> bool {
+    let Some(copy) = transfer(first).filter(|copy| copy.from == copy.to) else {
+        return false;
+    };
+    let end = argument(last, copy.source).saturating_add(argument(last, copy.bytes));
+    let (source, target) = (argument(first, copy.source), argument(first, copy.target));
+    source.abs_diff(target) < end.saturating_sub(source)
 }
 
 /// Lets the first copy of a group do the work of all.

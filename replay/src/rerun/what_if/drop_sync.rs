@@ -1,14 +1,11 @@
 //! `--drop-sync`: waits of the host are left out.
 
-use std::collections::BTreeSet;
-
 use cutape_render::quantity;
 
 use super::edited::{Edited, Known};
-use super::hazards::{self, is_wait};
+use super::hazards::is_wait;
 use super::job::{Applied, WhatIf};
-use crate::calls::steps::{Step, calls_of};
-use crate::rerun::repeatable::stream_of;
+use crate::calls::steps::Step;
 
 pub(super) fn apply(
     edited: &mut Edited,
@@ -16,7 +13,6 @@ pub(super) fn apply(
     job: &WhatIf,
 ) -> Result<Applied, String> {
     let before = edited.steps.len();
-    let unproven = hazards::unproven(&edited.steps, &edited.host, &job.drop_sync);
     edited.steps.retain(|step| match step {
         Step::Call(issued) => !(job.drop_sync.contains(&issued.index) && is_wait(issued.function)),
         _ => true,
@@ -29,16 +25,11 @@ pub(super) fn apply(
                 .to_owned(),
         );
     }
-    edited.conditions.extend(unproven);
-    let calls = calls_of(&edited.steps).filter(|issued| issued.function.stream.is_some());
-    let streams: BTreeSet<_> = calls
-        .map(|issued| (issued.context, stream_of(issued)))
-        .collect();
-    if streams.len() > 1 {
+    let streams = edited.non_blocking.unordered(&edited.steps);
+    if streams > 1 {
         edited.conditions.push(format!(
-            "events order the work of the {} streams where the waits that are left out did (the \
-             bytes are compared, the order is not)",
-            streams.len()
+            "events order the work of the {streams} streams where the waits that are left out did \
+             (the bytes are compared, the order is not)"
         ));
     }
     Ok(Applied {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::hazards::NonBlocking;
 use super::host_side::HostSide;
 use super::made::Made;
 use super::noted::Noted;
@@ -18,6 +19,7 @@ pub(super) struct Edited {
     pub conditions: Vec<String>,
     /// The steps before calls were joined: `hazards` looks at these.
     pub unjoined: Vec<Step>,
+    pub non_blocking: NonBlocking,
 }
 
 /// What an edit needs to know beside the steps.
@@ -28,13 +30,18 @@ pub(super) struct Known<'a, 't> {
 }
 
 impl Edited {
-    pub(super) fn new(steps: &[Step], host: &BTreeMap<u64, HostSide>) -> Self {
+    pub(super) fn new(
+        steps: &[Step],
+        host: &BTreeMap<u64, HostSide>,
+        non_blocking: NonBlocking,
+    ) -> Self {
         Self {
             steps: steps.to_vec(),
             host: host.clone(),
             made: Made::default(),
             conditions: Vec::new(),
             unjoined: Vec::new(),
+            non_blocking,
         }
     }
 

@@ -3,108 +3,181 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use cutape_order::{Clock, Doubt, Moment, StreamKind};
 use cutape_registry::{
-    ContextOp, EventOp, Family, Function, STREAM_LEGACY, StreamOp, Waits, canonical_stream,
+    ContextOp, EventOp, Family, Function, STREAM_LEGACY, STREAM_PER_THREAD, StreamOp, Waits,
+    canonical_stream, is_default_stream,
 };
 
 use super::host_side::HostSide;
-use crate::calls::steps::{Issued, Step};
+use super::noted::Shared;
+use crate::api::Api;
+use crate::calls::steps::{Issued, Step, issued_by};
 use crate::compare::received::read_memory;
 use crate::rerun::repeatable::stream_of;
 
-/// How far the work of each stream is: how many steps it had had.
-type Reached = BTreeMap<u64, usize>;
+/// Live streams that the legacy default stream neither waits for nor holds up.
+#[derive(Debug, Default)]
+pub(super) struct NonBlocking(BTreeSet<u64>);
 
-/// A copy that may be on its way.
-#[derive(Clone, Copy, Debug)]
+impl NonBlocking {
+    /// Those that the steps use, as the driver says.
+    pub(super) fn of(api: &Api, steps: &[Step]) -> Self {
+        let streams: BTreeSet<u64> = issued_by(steps).map(stream_of).collect();
+        let own = streams.into_iter().filter(|&stream| {
+            !is_default_stream(stream) && api.is_non_blocking(stream).unwrap_or(true)
+        });
+        Self(own.collect())
+    }
+
+    /// How many streams have work whose order only events and waits of the host say: the default
+    /// stream is none of them beside streams that wait for it.
+    pub(super) fn unordered(&self, steps: &[Step]) -> usize {
+        let work = issued_by(steps).filter(|issued| enqueues(issued.function));
+        let mut streams: BTreeSet<(u64, u64)> = work
+            .map(|issued| (issued.context, stream_of(issued)))
+            .collect();
+        if !streams.iter().any(|(_, stream)| self.0.contains(stream)) {
+            streams.retain(|&(_, stream)| stream != STREAM_LEGACY);
+        }
+        streams.len()
+    }
+}
+
+/// A copy that may be on its way, or a kernel that may be running.
+#[derive(Debug)]
 struct Pending {
     call: u64,
-    stream: u64,
-    /// The step that enqueued it.
-    at: usize,
-    side: HostSide,
+    function: &'static str,
+    /// Its number in the order.
+    stream: u32,
+    enqueued: Moment,
+    /// Memory of the host that it may use: start and end here.
+    memory: Vec<(u64, u64)>,
+    /// Of a copy.
+    side: Option<HostSide>,
 }
 
 /// Two calls that use the same host memory without a wait between them: a copy that may be on its
-/// way, and what follows.
+/// way or a kernel that may be running, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hazard {
     pub first: u64,
     pub second: u64,
 }
 
-/// Follows streams, events and waits of the host.
-#[derive(Debug, Default)]
-struct Order {
-    streams: HashMap<u64, Reached>,
-    events: HashMap<u64, Reached>,
+/// Follows streams, events and waits of the host. The moments are the steps.
+struct Order<'a> {
+    order: cutape_order::Order,
+    non_blocking: &'a NonBlocking,
+    events: HashMap<u64, Clock>,
     pending: Vec<Pending>,
 }
 
-fn merge(into: &mut Reached, from: &Reached) {
-    for (&stream, &at) in from {
-        let reached = into.entry(stream).or_default();
-        *reached = at.max(*reached);
+impl<'a> Order<'a> {
+    fn new(non_blocking: &'a NonBlocking) -> Self {
+        Self {
+            order: cutape_order::Order::new(Doubt::Running),
+            non_blocking,
+            events: HashMap::new(),
+            pending: Vec::new(),
+        }
     }
-}
 
-impl Order {
+    fn stream(&mut self, context: u64, stream: u64) -> u32 {
+        let (of, kind) = match stream {
+            STREAM_LEGACY => (context, StreamKind::Legacy),
+            STREAM_PER_THREAD => (context, StreamKind::Blocking),
+            own if self.non_blocking.0.contains(&own) => (0, StreamKind::NonBlocking),
+            _ => (0, StreamKind::Blocking),
+        };
+        self.order.stream((stream, of), context, kind)
+    }
+
     /// A step enqueues work, records an event or waits. Returns the copies that it proves complete.
-    fn step(&mut self, at: usize, issued: &Issued) -> Vec<Pending> {
-        let stream = stream_of(issued);
+    fn step(&mut self, now: Moment, issued: &Issued) -> Vec<Pending> {
+        let function = issued.function;
+        let stream = self.stream(issued.context, stream_of(issued));
         let argument = |position: u8| issued.args.get(usize::from(position)).copied().unwrap_or(0);
-        match issued.function.family {
+        match function.family {
             Family::Event(EventOp::Record) => {
-                let mut reached = self.of(stream);
-                reached.insert(stream, at);
-                self.events.insert(argument(0), reached);
+                let clock = self.order.clock(stream, now);
+                self.order.marked(stream, now, now);
+                self.events.insert(argument(0), clock);
             }
             Family::Stream(StreamOp::WaitEvent) => {
-                let event = self.events.get(&argument(1)).cloned().unwrap_or_default();
-                merge(self.streams.entry(stream).or_default(), &event);
+                let clock = self.recorded(argument(1));
+                self.order.wait(stream, &clock, (now, now));
+            }
+            _ if enqueues(function) => {
+                self.order.submit(stream, now, now);
             }
             _ => {}
         }
-        let own = issued.function.per_thread;
-        let proven = match issued.function.waits {
+        match function.waits {
+            Waits::No if function.waits_for_default_stream() => {
+                self.order.complete_with_work(stream, now);
+            }
             Waits::No => return Vec::new(),
-            Waits::Context => None,
-            Waits::Stream(position) => match canonical_stream(argument(position), own) {
-                // It waits for all streams that block; which do is not asked.
-                STREAM_LEGACY => None,
-                stream => {
-                    let mut reached = self.of(stream);
-                    reached.insert(stream, at);
-                    Some(reached)
-                }
-            },
-            Waits::Event(position) => self.events.get(&argument(position)).cloned(),
-        };
-        let is_proven = |copy: &Pending| match &proven {
-            None => true,
-            Some(reached) => reached.get(&copy.stream).is_some_and(|&to| copy.at <= to),
-        };
+            Waits::Context => {
+                let named = issued.args.first().copied().filter(|&context| context != 0);
+                let context = named.unwrap_or(issued.context);
+                self.order.complete_context(context, now);
+            }
+            Waits::Stream(position) => {
+                let awaited = canonical_stream(argument(position), function.per_thread);
+                let awaited = self.stream(issued.context, awaited);
+                self.order.complete_stream(awaited, now);
+            }
+            Waits::Event(position) => {
+                let clock = self.recorded(argument(position));
+                self.order.complete(&clock);
+            }
+        }
         let (done, left) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(is_proven);
+            .partition(|one| self.order.is_done(one.stream, one.enqueued));
         self.pending = left;
         done
     }
 
-    fn of(&self, stream: u64) -> Reached {
-        self.streams.get(&stream).cloned().unwrap_or_default()
+    /// What an event covers. One that was recorded before the steps covers none of their work.
+    fn recorded(&self, event: u64) -> Clock {
+        self.events.get(&event).cloned().unwrap_or_default()
     }
 
-    fn copy(&mut self, at: usize, issued: &Issued, side: HostSide) {
+    fn copy(&mut self, now: Moment, issued: &Issued, side: HostSide) {
         if side.outlasts_its_call() {
-            self.pending.push(Pending {
-                call: issued.index,
-                stream: stream_of(issued),
-                at,
-                side,
-            });
+            let memory = (side.live, side.live.saturating_add(side.length));
+            self.uses(now, issued, vec![memory], Some(side));
         }
     }
+
+    fn uses(
+        &mut self,
+        now: Moment,
+        issued: &Issued,
+        memory: Vec<(u64, u64)>,
+        side: Option<HostSide>,
+    ) {
+        let stream = self.stream(issued.context, stream_of(issued));
+        self.pending.push(Pending {
+            call: issued.index,
+            function: issued.function.name,
+            stream,
+            enqueued: now,
+            memory,
+            side,
+        });
+    }
+}
+
+/// Whether a repeated call enqueues work, or prepares it.
+fn enqueues(function: &Function) -> bool {
+    !matches!(
+        function.family,
+        Family::Stream(_) | Family::Event(_) | Family::Context(_)
+    )
 }
 
 /// Whether a call waits and does nothing else.
@@ -118,8 +191,13 @@ pub(super) fn is_wait(function: &Function) -> bool {
 }
 
 /// The hazards of some steps.
-pub(super) fn of(steps: &[Step], host: &BTreeMap<u64, HostSide>) -> BTreeSet<Hazard> {
-    let mut order = Order::default();
+pub(super) fn of(
+    steps: &[Step],
+    host: &BTreeMap<u64, HostSide>,
+    shared: &Shared,
+    non_blocking: &NonBlocking,
+) -> BTreeSet<Hazard> {
+    let mut order = Order::new(non_blocking);
     let mut found = BTreeSet::new();
     let mut next = u64::MAX;
     // Backwards, so that each store has the call that it was before.
@@ -133,27 +211,30 @@ pub(super) fn of(steps: &[Step], host: &BTreeMap<u64, HostSide>) -> BTreeSet<Haz
             next
         })
         .collect();
-    for ((at, step), &second) in steps.iter().enumerate().zip(following.iter().rev()) {
-        let is_hazard = |copy: &Pending| match step {
-            Step::Store { address, bytes } => {
-                let end = address.saturating_add(bytes.len() as u64);
-                let live = copy.side.live;
-                *address < live.saturating_add(copy.side.length) && live < end
+    for ((step, now), &second) in steps.iter().zip(1..).zip(following.iter().rev()) {
+        let is_hazard = |first: &&Pending| match (step, &first.side) {
+            (Step::Store { address, bytes }, _) => {
+                let written_end = address.saturating_add(bytes.len() as u64);
+                let mut memory = first.memory.iter();
+                memory.any(|&(start, end)| *address < end && start < written_end)
             }
-            Step::Call(issued) => host
+            (Step::Call(issued), Some(side)) => host
                 .get(&issued.index)
-                .is_some_and(|side| disturbs(&copy.side, side)),
+                .is_some_and(|later| disturbs(side, later)),
             _ => false,
         };
-        let hazards = order.pending.iter().filter(|copy| is_hazard(copy));
-        found.extend(hazards.map(|copy| Hazard {
-            first: copy.call,
+        let first = order.pending.iter().filter(is_hazard);
+        found.extend(first.map(|first| Hazard {
+            first: first.call,
             second,
         }));
         if let Step::Call(issued) = step {
-            order.step(at, issued);
+            order.step(now, issued);
+            if let Some(memory) = shared.get(&issued.index) {
+                order.uses(now, issued, memory.clone(), None);
+            }
             if let Some(side) = host.get(&issued.index) {
-                order.copy(at, issued, *side);
+                order.copy(now, issued, *side);
             }
         }
     }
@@ -179,53 +260,61 @@ fn bytes_of(side: &HostSide) -> Vec<u8> {
     read_memory(side.live, usize::try_from(side.length).unwrap_or(0))
 }
 
-/// What the program must not read yet where waits are left out: copies to the host that one of them
-/// would have proven complete, and the wait that does so then.
+/// What the program must not read as early as in the recording: copies to the host that a wait which
+/// is left out has proven complete, or that have returned later because their memory was pageable.
+/// Says which wait proves the first of them now.
 pub(super) fn unproven(
     steps: &[Step],
-    host: &BTreeMap<u64, HostSide>,
+    [recorded, edited]: [&BTreeMap<u64, HostSide>; 2],
     dropped: &BTreeSet<u64>,
+    non_blocking: &NonBlocking,
 ) -> Option<String> {
-    let mut order = Order::default();
-    // What a wait that is left out would have proven, by copy: its function.
-    let mut early: BTreeMap<u64, &'static str> = BTreeMap::new();
-    let (mut count, mut first) = (0u64, None);
-    let names: HashMap<u64, &'static str> = steps
-        .iter()
-        .filter_map(|step| match step {
-            Step::Call(issued) => Some((issued.index, issued.function.name)),
-            _ => None,
-        })
-        .collect();
-    for (at, step) in steps.iter().enumerate() {
+    let [mut before, mut after] = [Order::new(non_blocking), Order::new(non_blocking)];
+    // By call: their functions.
+    let mut late: BTreeMap<u64, &'static str> = BTreeMap::new();
+    let mut first = None;
+    for (step, now) in steps.iter().zip(1..) {
         let Step::Call(issued) = step else { continue };
-        let is_dropped = dropped.contains(&issued.index) && is_wait(issued.function);
-        let proven = order.step(at, issued);
-        for copy in proven {
-            if !copy.side.is_written {
-                continue;
-            }
-            if is_dropped {
-                count += u64::from(early.insert(copy.call, issued.function.name).is_none());
-                order.pending.push(copy);
-            } else if early.contains_key(&copy.call) && first.is_none() {
-                first = Some((copy.call, Some((issued.index, issued.function.name))));
+        let proven = before.step(now, issued);
+        if !(dropped.contains(&issued.index) && is_wait(issued.function)) {
+            for copy in after.step(now, issued) {
+                if let (Some(&name), None) = (late.get(&copy.call), first) {
+                    first = Some((copy.call, name, Some(issued)));
+                }
             }
         }
-        if let Some(side) = host.get(&issued.index) {
-            order.copy(at, issued, *side);
+        let on_their_way = after.pending.iter().filter(|copy| {
+            copy.side.is_some_and(|side| side.is_written)
+                && proven.iter().any(|done| done.call == copy.call)
+        });
+        late.extend(on_their_way.map(|copy| (copy.call, copy.function)));
+        for (order, host) in [(&mut before, recorded), (&mut after, edited)] {
+            if let Some(side) = host.get(&issued.index) {
+                order.copy(now, issued, *side);
+            }
+        }
+        let sides = [recorded, edited].map(|host| host.get(&issued.index));
+        if let [Some(pageable), Some(side)] = sides
+            && side.is_written
+            && side.outlasts_its_call()
+            && !pageable.outlasts_its_call()
+        {
+            late.insert(issued.index, issued.function.name);
         }
     }
-    let (&call, _) = early.first_key_value()?;
-    let (call, until) = first.unwrap_or((call, None));
-    let name = names.get(&call).copied().unwrap_or("a copy");
+    let (&call, &function) = late.first_key_value()?;
+    let (call, function, until) = first.unwrap_or((call, function, None));
     let until = match until {
-        Some((wait, function)) => format!("before {function} (call {wait})"),
+        Some(wait) => format!("before {} (call {})", wait.function.name, wait.index),
         None => "without another wait".to_owned(),
     };
+    let copies = match late.len() {
+        1 => "1 copy to the host brings".to_owned(),
+        count => format!("{count} copies to the host bring"),
+    };
     Some(format!(
-        "the program must not read what {count} copies to the host bring at the waits that are \
-         left out; what {name} (call {call}) brings, not {until}"
+        "the program must not read what {copies} as early as in the recording: what {function} \
+         (call {call}) brings, not {until}"
     ))
 }
 
@@ -246,13 +335,25 @@ mod tests {
         Write(u64),
         Wait(u64),
         WaitForAll,
+        /// The same in another context.
+        WaitForOther,
+        /// A synchronous copy to pageable memory.
+        Synchronous(u64),
         Record(u64, u64),
         WaitIn(u64, u64),
         WaitForEvent(u64),
     }
-    use Of::{Bring, Read, Record, Wait, WaitForAll, WaitForEvent, WaitIn, Write};
+    use Of::{
+        Bring, Read, Record, Synchronous, Wait, WaitForAll, WaitForEvent, WaitForOther, WaitIn,
+        Write,
+    };
 
     const LENGTH: u64 = 64;
+
+    /// Stream 7 is non-blocking.
+    fn streams() -> NonBlocking {
+        NonBlocking([7].into())
+    }
 
     fn program(steps: &[Of]) -> (Vec<Step>, BTreeMap<u64, HostSide>) {
         let mut host = BTreeMap::new();
@@ -288,6 +389,18 @@ mod tests {
             },
             Wait(stream) => call(index, "cuStreamSynchronize", &[stream]),
             WaitForAll => call(index, "cuCtxSynchronize", &[]),
+            WaitForOther => call(index, "cuCtxSynchronize_v2", &[2]),
+            Synchronous(at) => {
+                let of_call = side(at, 0, false);
+                host.insert(
+                    index,
+                    HostSide {
+                        is_async: false,
+                        ..of_call
+                    },
+                );
+                call(index, "cuMemcpyDtoH_v2", &[at, 0, LENGTH])
+            }
             Record(event, stream) => call(index, "cuEventRecord", &[event, stream]),
             WaitIn(stream, event) => call(index, "cuStreamWaitEvent", &[stream, event, 0]),
             WaitForEvent(event) => call(index, "cuEventSynchronize", &[event]),
@@ -361,9 +474,34 @@ mod tests {
                 &[Bring(5, 0x100, true), WaitForAll, Bring(5, 0x100, true)],
                 &[],
             ),
+            (
+                "an event that was recorded earlier",
+                &[Bring(5, 0x100, true), WaitForEvent(9), Read(6, 0x100)],
+                &[(0, 2)],
+            ),
+            (
+                "the default stream's wait",
+                &[Bring(5, 0x100, true), Wait(0), Read(6, 0x100)],
+                &[],
+            ),
+            (
+                "the default stream's wait, not for a non-blocking stream",
+                &[Bring(7, 0x100, true), Wait(0), Read(6, 0x100)],
+                &[(0, 2)],
+            ),
+            (
+                "another context's",
+                &[Bring(5, 0x100, true), WaitForOther, Read(6, 0x100)],
+                &[(0, 2)],
+            ),
+            (
+                "a synchronous copy of the default stream",
+                &[Bring(5, 0x100, true), Synchronous(0x200), Read(6, 0x100)],
+                &[],
+            ),
         ] {
             let (steps, host) = program(steps);
-            let found: Vec<_> = of(&steps, &host)
+            let found: Vec<_> = of(&steps, &host, &Shared::new(), &streams())
                 .into_iter()
                 .map(|hazard| (hazard.first, hazard.second))
                 .collect();
@@ -372,37 +510,81 @@ mod tests {
     }
 
     #[test]
+    fn kernels_that_use_host_memory_need_waits() {
+        let launch = || {
+            let mut args = vec![0; 11];
+            args[8] = 5;
+            Step::Call(Issued {
+                index: 100,
+                function: function("cuLaunchKernel").unwrap(),
+                args,
+                context: 1,
+            })
+        };
+        let shared = Shared::from([(100, vec![(0x100, 0x200)])]);
+        for (rest, expected) in [
+            (&[Write(0x110), Wait(5)][..], &[(100, 1)][..]),
+            (&[Wait(5), Write(0x110)], &[]),
+            (&[Wait(6), Write(0x1f8), Wait(5)], &[(100, 2)]),
+            (&[Write(0x200), Wait(5)], &[]),
+        ] {
+            let (rest, host) = program(rest);
+            let steps = [vec![launch()], rest].concat();
+            let found = of(&steps, &host, &shared, &streams());
+            let found: Vec<_> = found.iter().map(|it| (it.first, it.second)).collect();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
     fn what_copies_bring_is_proven_by_a_later_wait() {
-        let steps = [
+        let pinned = [
             Bring(5, 0x100, true),
             Wait(5),
             Bring(5, 0x200, true),
             Wait(5),
             WaitForAll,
         ];
-        for (dropped, expected) in [
-            (&[][..], None),
+        let pageable = [Bring(5, 0x100, false), Wait(6), Wait(5)];
+        for (steps, dropped, expected) in [
+            (&pinned[..], &[][..], None),
             (
+                &pinned,
                 &[1],
                 Some(
-                    "1 copies to the host bring at the waits that are left out; what cuMemcpyDtoHAsync_v2 (call 0) brings, not before cuStreamSynchronize (call 3)",
+                    "1 copy to the host brings as early as in the recording: what cuMemcpyDtoHAsync_v2 (call 0) brings, not before cuStreamSynchronize (call 3)",
                 ),
             ),
             (
+                &pinned,
                 &[1, 3],
                 Some(
-                    "2 copies to the host bring at the waits that are left out; what cuMemcpyDtoHAsync_v2 (call 0) brings, not before cuCtxSynchronize (call 4)",
+                    "2 copies to the host bring as early as in the recording: what cuMemcpyDtoHAsync_v2 (call 0) brings, not before cuCtxSynchronize (call 4)",
                 ),
             ),
             (
+                &pinned,
                 &[1, 3, 4],
                 Some(
-                    "2 copies to the host bring at the waits that are left out; what cuMemcpyDtoHAsync_v2 (call 0) brings, not without another wait",
+                    "2 copies to the host bring as early as in the recording: what cuMemcpyDtoHAsync_v2 (call 0) brings, not without another wait",
+                ),
+            ),
+            // It returned when the bytes were there; from page-locked memory it returns at once.
+            (
+                &pageable,
+                &[],
+                Some(
+                    "1 copy to the host brings as early as in the recording: what cuMemcpyDtoHAsync_v2 (call 0) brings, not before cuStreamSynchronize (call 2)",
                 ),
             ),
         ] {
-            let (steps, host) = program(&steps);
-            let found = unproven(&steps, &host, &dropped.iter().copied().collect());
+            let (steps, recorded) = program(steps);
+            let mut edited = recorded.clone();
+            for side in edited.values_mut() {
+                side.is_pinned = true;
+            }
+            let dropped = dropped.iter().copied().collect();
+            let found = unproven(&steps, [&recorded, &edited], &dropped, &streams());
             let ends = |text: &str| found.as_deref().is_some_and(|found| found.ends_with(text));
             assert!(
                 expected.map_or(found.is_none(), ends),

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::edited::{Edited, Known};
+use super::hazards::NonBlocking;
 use super::host_side::{HostSide, share_sources};
 use super::job::{Other, Tried, WhatIf};
 use super::noted::Noted;
@@ -71,10 +72,13 @@ pub(in crate::rerun) fn run(
     runner.run(&prepared, snapshot, &recorded)?;
     let (after, twice) = (copied(&recorded), snapshot.changes(api)?);
     let known = Known { player, noted };
-    let mut edited = Edited::new(steps, &recorded);
+    let mut edited = Edited::new(steps, &recorded, NonBlocking::of(api, steps));
     let possible = edits::apply(&mut edited, known, job).and_then(|applied| {
         tried.applied = applied;
-        hazard(steps, &recorded, &edited).map_or(Ok(()), Err)
+        let sides = [&recorded, &edited.host];
+        let unproven = hazards::unproven(steps, sides, &job.drop_sync, &edited.non_blocking);
+        edited.conditions.extend(unproven);
+        hazard(known, steps, &recorded, &edited).map_or(Ok(()), Err)
     });
     tried.conditions = std::mem::take(&mut edited.conditions);
     let is_possible = possible.is_ok();
@@ -108,12 +112,17 @@ pub(in crate::rerun) fn run(
     Ok(tried)
 }
 
-/// Host memory that the edited calls use while a copy may be on its way, and the recorded ones do
-/// not.
-fn hazard(steps: &[Step], recorded: &BTreeMap<u64, HostSide>, edited: &Edited) -> Option<String> {
-    let known = hazards::of(steps, recorded);
-    let found = hazards::of(&edited.unjoined, &edited.host);
-    let mut new = found.difference(&known);
+/// Host memory that the edited calls use while a copy may be on its way or a kernel may use it, and
+/// the recorded ones do not.
+fn hazard(
+    Known { noted, .. }: Known<'_, '_>,
+    steps: &[Step],
+    recorded: &BTreeMap<u64, HostSide>,
+    edited: &Edited,
+) -> Option<String> {
+    let of = |steps, host| hazards::of(steps, host, &noted.shared, &edited.non_blocking);
+    let (before, after) = (of(steps, recorded), of(&edited.unjoined, &edited.host));
+    let mut new = after.difference(&before);
     let first = new.next()?;
     let others = new.count();
     let others = match others {
@@ -121,8 +130,8 @@ fn hazard(steps: &[Step], recorded: &BTreeMap<u64, HostSide>, edited: &Edited) -
         others => format!(" (and {others} other pairs of calls)"),
     };
     Some(format!(
-        "the program uses the host memory of the copy of call {} again before call {}, and no wait \
-         before that is left{others}",
+        "the program uses the host memory of call {} again before call {}, and no wait before that \
+         is left{others}",
         first.first, first.second
     ))
 }
@@ -307,5 +316,25 @@ impl Runner<'_, '_> {
 /// The median of some times.
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
+    let middle = [times.len().saturating_sub(1) / 2, times.len() / 2];
+    let [one, other] = middle.map(|at| times.get(at).copied().unwrap_or(0.0));
+    f64::midpoint(one, other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        for (times, expected) in [
+            (&[][..], 0.0),
+            (&[3.0], 3.0),
+            (&[9.0, 1.0], 5.0),
+            (&[9.0, 1.0, 2.0], 2.0),
+            (&[4.0, 1.0, 2.0, 9.0], 3.0),
+        ] {
+            assert_eq!(median(times.to_vec()), expected, "{times:?}");
+        }
+    }
 }
