@@ -53,9 +53,9 @@ pub(crate) struct SharedParameters(HashMap<(ObjectId, Box<[u8]>), Buffer, FxBuil
 
 impl SharedParameters {
     /// The address of the pointers to parameters that equal these packed ones.
-    pub(crate) fn keep(&mut self, prepared: Box<Prepared>, packed: &[u8]) -> u64 {
+    pub(crate) fn keep(&mut self, prepared: Prepared, packed: &[u8]) -> u64 {
         let key = (prepared.launched.0, packed.into());
-        let Prepared { memory, .. } = *prepared;
+        let Prepared { memory, .. } = prepared;
         self.0.entry(key).or_insert(memory).address()
     }
 }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(prepare(&layout, launched, true).memory.len(), 64 + 24);
         let mut shared = SharedParameters::default();
         let [one, equal, other] = [[1; 24], [1; 24], [2; 24]]
-            .map(|packed| shared.keep(prepare(&layout, launched, true), &packed));
+            .map(|packed| shared.keep(*prepare(&layout, launched, true), &packed));
         assert!(one == equal && one != other);
     }
 }

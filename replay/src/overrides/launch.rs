@@ -240,7 +240,7 @@ pub(crate) fn rebuild(
             built.function = Some(function);
             match &mut state.issuer.recorder {
                 Some(recorder) => {
-                    built.kernel_params = recorder.parameters.keep(given, &packed);
+                    built.kernel_params = recorder.parameters.keep(*given, &packed);
                 }
                 None => {
                     built.kernel_params = given.memory.address();
