@@ -22,6 +22,9 @@ struct Look {
     when: When,
     /// Where work in flight may write, and the call that has enqueued it.
     writers: Vec<(Range<u64>, u64)>,
+    /// What is elsewhere has been looked at because work in flight may write the same allocation, and not
+    /// because its kernel may have found the address in other memory.
+    is_beside: bool,
 }
 
 impl Look {
@@ -198,6 +201,7 @@ fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look
             (false, true) if writers.is_empty() => When::After,
             (false, _) => When::Other,
         };
+        let is_beside = when == When::InFlight && !writes.pending_for(call, &addresses).is_empty();
         looks.push(Look {
             call: call.index,
             memory: Memory {
@@ -213,6 +217,7 @@ fn add_looks(writes: &mut HostWrites, call: &Call<'static>, looks: &mut Vec<Look
             },
             when,
             writers,
+            is_beside,
         });
     }
 }
@@ -227,7 +232,7 @@ struct Contents {
 
 impl Contents {
     /// The words that a look shows to have changed, as offsets from its address, and whether that is
-    /// for the first time since the last work that may write there, if any may.
+    /// for the first time since the last work that may write there.
     fn changed(&mut self, look: &Look, found: &[u8]) -> Vec<(Range<usize>, bool)> {
         let Range { start, end } = look.memory.addresses;
         let id = look.memory.id;
@@ -244,8 +249,11 @@ impl Contents {
                 continue;
             }
             let writer = look.writer(&look.addresses(&word));
-            // Without work that may write it, it is the program's.
-            let is_first = writer.is_some_and(|writer| {
+            if writer.is_none() && look.is_beside {
+                // The program's.
+                continue;
+            }
+            let is_first = writer.is_none_or(|writer| {
                 let before = self.writers.insert((id, offset + word.start), writer);
                 before != Some(writer)
             });
