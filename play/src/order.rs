@@ -13,9 +13,11 @@
 //! looked.
 
 use cutape_format::Call;
+use cutape_registry::{ImplicitWait, Waits};
 
 use crate::history::time_of_look;
 use crate::state::State;
+use crate::threads::known;
 
 impl State {
     /// Whether calls that other threads had made before a recorded call, as far as that matters, are
@@ -56,11 +58,22 @@ impl State {
 impl State {
     /// Whether threads are still to make calls that had returned at a time.
     pub(crate) fn awaits_calls_before(&self, time: u64) -> bool {
-        // What the driver is at work on may wait for what waits here.
         let mut others = self.threads.all.iter().filter(|thread| !thread.is_busy);
         others.any(|other| {
             let next = other.next();
             next.is_some_and(|next| time_of_look(next, true) < time)
+        })
+    }
+
+    /// Whether the driver is at work on a call that may wait for what has been enqueued: it was entered
+    /// later than in the recording, and may wait for more.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let busy = self.threads.all.iter().filter(|thread| thread.is_busy);
+        let mut functions = busy.filter_map(|thread| known(thread.next()?));
+        functions.any(|function| {
+            function.waits != Waits::No
+                || function.implicit_wait != ImplicitWait::No
+                || function.waits_for_default_stream()
         })
     }
 }
@@ -209,6 +222,10 @@ mod tests {
         assert!(!is_early(&state), "nothing is before what enqueues it");
         advance(&mut state, 0);
         assert!(state.awaits_calls_before(begun) && is_early(&state));
+        assert!(!state.is_waiting());
+        state.threads.all[1].is_busy = true;
+        assert!(!state.awaits_calls_before(begun) && state.is_waiting());
+        state.threads.all[1].is_busy = false;
         advance(&mut state, 1);
         assert!(
             !state.awaits_calls_before(begun),

@@ -386,6 +386,7 @@ impl Player {
         let mut state = self.lock();
         let begun = state.host_functions.begun((call.thread, call.number));
         let is_early = begun.is_some_and(|begun| state.awaits_calls_before(begun));
+        let is_early = is_early && !state.is_waiting();
         if !is_early || !self.awaits_others.load(Ordering::Relaxed) {
             return true;
         }
