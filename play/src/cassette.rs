@@ -10,6 +10,8 @@ use cutape_model::{HostWrites, ObjectId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::history::{Memory, Part, WORD, Written, fits, time_of_look};
+use crate::recorded_memory::gives_bytes;
+use crate::threads;
 
 /// A look of the recorder.
 struct Look {
@@ -89,6 +91,9 @@ impl Cassette {
             writes.apply(&call);
             if writes.has_written(&call) {
                 indices.insert((call.thread, call.number), call.index);
+                let function = threads::known(&call);
+                let is_given = function.is_some_and(|function| gives_bytes(function, &call));
+                known.extend(is_given.then_some(call.index));
             }
         }
         looks.sort_by_key(|look| look.time);
@@ -280,7 +285,7 @@ fn words(address: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Words of a look, by the last work in flight that may write them.
-/// `known` are the copies whose bytes the recording has.
+/// `known` is the work of which it is known without the look what it writes.
 fn all_written(
     look: &Look,
     bytes: &[u8],
@@ -294,9 +299,12 @@ fn all_written(
     }
     let all = by_writer.into_iter();
     let all = all.filter_map(|(writer, words)| {
-        // What a copy in flight brings is not older than the look.
-        let copy = writer.filter(|writer| look.when == When::InFlight && known.contains(writer));
-        let work = copy.map_or(writer.unwrap_or(look.call), |copy| copy.saturating_sub(1));
+        // It is put elsewhere; what the look found may be older.
+        let is_known = |writer: &u64| look.when == When::InFlight && known.contains(writer);
+        let work = writer.unwrap_or(look.call);
+        let work = writer
+            .filter(is_known)
+            .map_or(work, |known| known.saturating_sub(1));
         written(look, bytes, &words, work)
     });
     all.collect()

@@ -347,7 +347,7 @@ fn by_last_look(
 }
 
 /// Whether the program gives the bytes that a call writes, or the call has them when it returns.
-fn gives_bytes(function: &Function, call: &Call<'_>) -> bool {
+pub(crate) fn gives_bytes(function: &Function, call: &Call<'_>) -> bool {
     match function.family {
         Family::Memset | Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch) => {
             true

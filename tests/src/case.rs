@@ -108,6 +108,21 @@ pub fn cases() -> &'static [Case] {
     })
 }
 
+/// The compiled program of that name, `clean/events` or `rules/link-state-leak/violation`.
+///
+/// # Panics
+/// If there is no such program, or it cannot be compiled.
+pub fn compiled(name: &str) -> String {
+    let program = cases()
+        .iter()
+        .map(|case| &case.program)
+        .find(|program| program.name == name)
+        .unwrap_or_else(|| panic!("there is no program {name}"));
+    let compiled = program.compile(parts());
+    let path = compiled.unwrap_or_else(|error| panic!("{error}"));
+    path.to_string_lossy().into_owned()
+}
+
 impl Case {
     /// Nothing has been run.
     fn new(program: Program) -> Self {

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use cutape_format::Trace;
 
-use crate::case::cases;
 use crate::compiler::compile;
 use crate::parts::{parts, root};
 use crate::process::{Output, run};
@@ -37,19 +36,6 @@ pub fn bare(program: &[&str]) -> Output {
     run(Command::new(program[0])
         .args(&program[1..])
         .env("LD_LIBRARY_PATH", &parts().driver_folder))
-}
-
-/// The compiled program of that name, `clean/events` or `rules/link-state-leak/violation`.
-///
-/// # Panics
-/// If there is no such program, or it cannot be compiled.
-pub fn compiled(name: &str) -> String {
-    let program = cases()
-        .iter()
-        .map(|case| &case.program)
-        .find(|program| program.name == name)
-        .unwrap_or_else(|| panic!("there is no program {name}"));
-    text(program.compile(parts()))
 }
 
 /// The compiled `endings/endings.c`, which ends and behaves as its arguments say.

@@ -20,9 +20,9 @@ mod suite;
 mod verb;
 
 pub use browser::Browser;
-pub use case::{Case, Mode, Recording, cases};
+pub use case::{Case, Mode, Recording, cases, compiled};
 pub use commands::{
-    bare, calls_of, changed, compiled, ending, files, names, play, record, replay, with_macros,
+    bare, calls_of, changed, ending, files, names, play, record, replay, with_macros,
 };
 pub use compiler::compile;
 pub use findings::{Finding, read_findings};

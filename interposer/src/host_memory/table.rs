@@ -319,6 +319,7 @@ impl Table {
             return;
         };
         let (shadow, end) = (shadow.bytes(), start.saturating_add(range.length));
+        let mut noted = range.seen.noted.as_mut().map(Scratch::bytes);
         self.values.retain(|&(address, value, length)| {
             let is_inside = (start..end).contains(&address);
             let at = address.wrapping_sub(start) as usize;
@@ -327,6 +328,12 @@ impl Table {
                 && let Some(value) = value.to_le_bytes().get(..there.len())
             {
                 there.copy_from_slice(value);
+                let noted = noted
+                    .as_mut()
+                    .and_then(|noted| noted.get_mut(at..at + value.len()));
+                if let Some(noted) = noted {
+                    noted.copy_from_slice(value);
+                }
             }
             !is_inside
         });

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::commands::compiled;
+use crate::case::compiled;
 use crate::parts::{parts, root};
 use crate::process;
 use crate::verb::verbs;
