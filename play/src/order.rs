@@ -53,9 +53,7 @@ impl State {
             is_awaited || is_told || other.first_open().is_some_and(finds)
         })
     }
-}
 
-impl State {
     /// Whether threads are still to make calls that had returned at a time.
     pub(crate) fn awaits_calls_before(&self, time: u64) -> bool {
         let mut others = self.threads.all.iter().filter(|thread| !thread.is_busy);
